@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-__all__ = ["Engine", "EngineBusy", "ModelInfo", "PromptStart", "SamplingParams", "Tokenizer", "TokenStep"]
+__all__ = ["Engine", "EngineBusy", "ModelInfo", "PromptStart", "SamplingParams", "TokenStep", "Tokenizer"]
 
 
 @dataclass(frozen=True, slots=True)
