@@ -7,7 +7,7 @@ The engine knows token ids only; text, stop strings, chat templates and JSON are
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -85,6 +85,16 @@ class Engine(Protocol):
 class Tokenizer(Protocol):
     eos_ids: frozenset[int]
     chat_template: str | None  # Jinja source
+
+    @property
+    def special_tokens(self) -> Mapping[str, int]:
+        """Each control marker as it is written (<|im_start|>) and its id."""
+        ...
+
+    @property
+    def prefix_ids(self) -> tuple[int, ...]:
+        """What a plain prompt must begin with: (BOS,) for models trained so, else ()."""
+        ...
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of `text`. `special`: whether markers such as <|im_start|> in it are read as control tokens."""
