@@ -3,6 +3,7 @@
     BunnyError                      exit code 1
     ├── UsageError                  exit code 2   the caller asked for something that cannot be
     │   ├── SuiteError                            a suite file: names the file, the key and what is allowed
+    │   ├── WorksheetError                        a cost worksheet or claims table, told in the same way
     │   ├── LengthError                           a prompt cannot have the asked length
     │   └── MissingExtra                          an optional dependency is not installed
     ├── EndpointError               exit code 3   the endpoint cannot be used at all
@@ -42,6 +43,7 @@ __all__ = [
     "SuiteError",
     "Unauthorised",
     "UsageError",
+    "WorksheetError",
     "unknown_choice",
 ]
 
@@ -58,6 +60,15 @@ class UsageError(BunnyError):
 
 class SuiteError(UsageError):
     """A fault in a suite file, told with the file, the key and what is allowed there."""
+
+    def __init__(self, message: str, *, file: str | None = None, key: str | None = None) -> None:
+        self.file, self.key = file, key
+        where = ": ".join(part for part in (file, key) if part)
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class WorksheetError(UsageError):
+    """A fault in a cost worksheet or a claims table, told with the file, the key and what is allowed there."""
 
     def __init__(self, message: str, *, file: str | None = None, key: str | None = None) -> None:
         self.file, self.key = file, key
