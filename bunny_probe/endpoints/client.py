@@ -1,0 +1,244 @@
+"""An open endpoint: one aiohttp session for what is timed, one httpx client for what is not.
+
+async with open_endpoint(spec) as endpoint:
+    await endpoint.check()
+    attempt = await endpoint.attempt(messages, decoding, intended_tokens=2048)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+import orjson
+
+from bunny_probe.endpoints.dialects import dialect
+from bunny_probe.endpoints.lag import LagMeter
+from bunny_probe.endpoints.proxies import proxy_for
+from bunny_probe.endpoints.reading import StreamReader
+from bunny_probe.endpoints.refusals import refused_fields
+from bunny_probe.endpoints.secrets import Redactor, Secret, read_secret
+from bunny_probe.endpoints.spec import EndpointSpec
+from bunny_probe.endpoints.verdict import refusal_of, timing, verdict
+from bunny_probe.endpoints.wire import exchange, open_session
+from bunny_probe.errors import UsageError
+from bunny_probe.records import Attempt, Decoding, Message, Outcome, TokenTrace
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Endpoint", "Exchanged", "open_endpoint"]
+
+
+class Exchanged(NamedTuple):
+    """One exchange. `refused`: optional fields that the endpoint would not take; without them it may answer."""
+
+    attempt: Attempt
+    refused: tuple[str, ...] = ()
+
+
+class Endpoint:
+    """An endpoint that can be asked. Made by `open_endpoint`; belongs to the loop that opened it."""
+
+    def __init__(
+        self, spec: EndpointSpec, session: aiohttp.ClientSession, headers: dict[str, str], redact: Redactor
+    ) -> None:
+        self.spec = spec
+        self.redact = redact
+        self.dialect = dialect(spec.dialect)
+        self.dropped: set[str] = set()  # optional fields that the endpoint has refused
+        self._session = session
+        self._headers = headers
+        self._lag = LagMeter(asyncio.get_running_loop())
+        self._http: httpx.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<Endpoint {self.spec.name} ({self.spec.dialect})>"
+
+    @property
+    def fingerprint(self) -> str:
+        return self.spec.fingerprint
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def auth_headers(self) -> dict[str, str]:
+        """The headers that carry the credentials, for another client of the same server. Not to be kept."""
+        return dict(self._headers)
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """For everything that is not timed: models, tokenise. Sends the credentials, follows no redirect."""
+        if self._http is None:
+            import httpx
+
+            limits = self.spec.timeouts
+            self._http = httpx.AsyncClient(
+                headers=self._headers,
+                proxy=proxy_for(self.spec.url, self.spec.proxy),
+                trust_env=False,
+                timeout=httpx.Timeout(60.0, connect=limits.connect),
+            )
+        return self._http
+
+    async def models(self) -> list[str]:
+        """Names that the server lists. Raises EndpointError; a server without a list gives ProtocolError."""
+        from bunny_probe.endpoints.preflight import list_models
+
+        return await list_models(self)
+
+    async def check(self) -> None:
+        """One cheap look: reachable, key accepted, model served.
+
+        Raises:
+            EndpointUnreachable, Unauthorised, ModelNotFound, ProtocolError: with one line that says what to do.
+        """
+        from bunny_probe.endpoints.preflight import check
+
+        await check(self)
+
+    async def attempt(
+        self,
+        messages: Sequence[Message],
+        decoding: Decoding,
+        intended_tokens: int | None = None,
+        scheduled_ns: int | None = None,
+        *,
+        tolerance: float = 0.0,
+    ) -> Attempt:
+        """Ask once; ask again only where the endpoint refused an optional field, without that field.
+
+        `intended_tokens`: what the server should count; fewer, beyond the fraction `tolerance`, is silent
+        truncation. `scheduled_ns`: when an open-loop schedule wanted it sent, in `perf_counter_ns`.
+        Never raises for what the endpoint does: that is the attempt's outcome.
+        """
+        while True:
+            exchanged = await self.exchange(
+                messages, decoding, intended_tokens, scheduled_ns, tolerance=tolerance
+            )
+            if not exchanged.refused:
+                return exchanged.attempt
+
+    async def exchange(
+        self,
+        messages: Sequence[Message],
+        decoding: Decoding,
+        intended_tokens: int | None = None,
+        scheduled_ns: int | None = None,
+        *,
+        tolerance: float = 0.0,
+    ) -> Exchanged:
+        """Exactly one HTTP exchange; see `attempt`. For callers that count or limit exchanges."""
+        request = self.dialect.request(self.spec.model, messages, decoding, frozenset(self.dropped))
+        body = {**request.body, **self.spec.options}
+        reader = StreamReader(self.dialect)
+        with self._lag.watch() as lag:
+            wire = await exchange(
+                self._session,
+                self.spec.join(self.dialect.path),
+                _encode(body),
+                self._headers,
+                timeouts=self.spec.timeouts,
+                max_bytes=self.spec.max_response_bytes,
+                proxy=proxy_for(self.spec.url, self.spec.proxy),
+                take=reader.take,
+            )
+        reading = reader.finish()
+        if wire.status is not None and not 200 <= wire.status < 300 and wire.fault is None:
+            attempt, error = refusal_of(wire, request.left_out, timing(wire, None, scheduled_ns, lag.worst))
+            refused: tuple[str, ...] = ()
+            if wire.status in (400, 422) and attempt.outcome is Outcome.BAD_REQUEST:
+                refused = refused_fields(error, body, self.dialect.optional - self.spec.options.keys())
+                self.dropped.update(refused)
+            return Exchanged(self._clean(attempt), refused)
+        attempt = verdict(
+            wire,
+            reading,
+            reader.malformed,
+            intended_tokens=intended_tokens,
+            tolerance=tolerance,
+            left_out=request.left_out,
+            scheduled=scheduled_ns,
+            lag_ns=lag.worst,
+        )
+        return Exchanged(self._clean(attempt))
+
+    async def aclose(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+
+    def _clean(self, attempt: Attempt) -> Attempt:
+        """The attempt without our credentials, wherever a server may have put them."""
+        known, trace = self.redact.known, attempt.trace
+        told = (attempt.text, attempt.reasoning, "".join(trace.text), *(t for top in trace.top for t, _ in top))
+        raw = b"".join(trace.bytes_).decode("utf-8", "replace")
+        if self.redact.holds_secret("\n".join((*told, raw))):
+            trace = TokenTrace()
+        return replace(
+            attempt,
+            evidence=self.redact(attempt.evidence)[:500],
+            text=known(attempt.text),
+            reasoning=known(attempt.reasoning),
+            stop_reason=None if attempt.stop_reason is None else self.redact(attempt.stop_reason),
+            error_code=None if attempt.error_code is None else self.redact(attempt.error_code),
+            reported_model=None if attempt.reported_model is None else self.redact(attempt.reported_model),
+            trace=trace,
+        )
+
+
+@asynccontextmanager
+async def open_endpoint(spec: EndpointSpec) -> AsyncIterator[Endpoint]:
+    """Open `spec` on the running loop; the key is read from the environment here and nowhere else.
+
+    Raises:
+        Unauthorised: the key's variable is unset or empty.
+        UsageError: the key would travel in the clear to a public host.
+    """
+    secrets: list[Secret] = []
+
+    def secret(variable: str) -> str:
+        value = read_secret(variable)
+        secrets.append(value)
+        return value.reveal()
+
+    key = secret(spec.key_env) if spec.key_env else None
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream, application/json",
+        "Accept-Encoding": "identity",
+        "User-Agent": f"space-bunny/{_version()}",
+        **dialect(spec.dialect).headers(key),
+        **{name: secret(v[4:]) if v.startswith("env:") else v for name, v in spec.headers.items()},
+    }
+    if secrets and spec.exposes_key and not spec.allow_insecure:
+        raise UsageError(
+            f"{spec.host} is public and its URL is http: the key would travel in the clear. Use https, "
+            "or allow it explicitly (allow_insecure)"
+        )
+    async with open_session() as session:
+        endpoint = Endpoint(spec, session, headers, Redactor(secrets))
+        try:
+            yield endpoint
+        finally:
+            await endpoint.aclose()
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError:  # half a surrogate pair, which some edge inputs are about: escaped, it can travel
+        return json.dumps(body).encode("ascii")
+
+
+def _version() -> str:
+    try:
+        return version("space-bunny")
+    except PackageNotFoundError:
+        return "0"
