@@ -26,6 +26,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "cluster": ("string", "document that the probe shares with others: the unit of the bootstrap"),
     "decoding_id": ("string", "hash of the decoding"),
     "temperature": ("float64", "sampling temperature"),
+    "repetition_penalty": ("float64", "repetition penalty as asked; NaN when it was not sent"),
     # what came of it
     "outcome": ("string", "why it ended, see records.Outcome"),
     "answered": ("boolean", "outcome is answered: the row may be scored"),
