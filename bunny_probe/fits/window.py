@@ -1,0 +1,133 @@
+"""The effective window: up to where a stated fraction of the short-context score holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bunny_probe.errors import FitRefused
+from bunny_probe.fits.curves import Curve
+from bunny_probe.fits.decay import LengthCell, ensemble_of, length_cells, positions, warnings_of
+from bunny_probe.fits.ensemble import Ensemble, ModelRow
+from bunny_probe.fits.proportions import critical, wilson
+from bunny_probe.fits.result import Counts, Crossing, Estimate, Result, Status, records_table
+from bunny_probe.fits.sample import Cells, Sample, refused_counts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Window", "WindowFit"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFit(Result):
+    status: Status
+    reason: str
+    axis: str
+    fraction: float  # of the base
+    window: Crossing | None
+    base: Estimate  # fitted score at the smallest x
+    level_wanted: float | None  # fraction × base: the score at the window's end
+    model: str | None
+    models: tuple[ModelRow, ...]
+    cells: tuple[LengthCell, ...]
+    counts: Counts
+    level: float
+
+    def table(self) -> pd.DataFrame:
+        """The curves tried, best first, with the window that each alone would give."""
+        return records_table(self.models)
+
+    def sentence(self) -> str:
+        what = "The last tokens that count" if self.axis == "from_end" else "The effective window"
+        if self.status == "refused" or self.window is None:
+            return f"{what}: no estimate, {self.reason}."
+        fall = f"{self.fraction:.0%} of the base score {self.base.text()}"
+        n = f"{self.counts.used:,} answers from {self.counts.clusters:,} documents, {self.level:.0%} interval"
+        place = "tokens before the end" if self.axis == "from_end" else "prompt tokens"
+        body = f"{what}: {self.window.text()} ({fall} at {self.window.probed_from:,.0f} {place}; {n})."
+        return f"{body} {self.reason[0].upper()}{self.reason[1:]}." if self.reason else body
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Length at which the fitted score falls below `fraction` of its base at the shortest probed length.
+
+    `axis="from_end"` asks how far back from the end an anchor still counts, from position data. Never an
+    extrapolation: what lies past the probed range is censored. Intervals as in `Decay`.
+    """
+
+    fraction: float = 0.85
+    axis: Literal["length_tokens", "from_end"] = "length_tokens"
+    level: float = 0.95
+    models: tuple[str, ...] | None = None
+
+    def __call__(self, frame: pd.DataFrame) -> WindowFit:
+        if not 0 < self.fraction < 1:
+            return self._refused("the fraction must lie between 0 and 1", Counts())
+        try:
+            sample, x = positions(frame, self.axis)
+            ensemble, cells, xs = ensemble_of(x, sample, level=self.level, models=self.models)
+            self._worth(cells, sample)
+        except FitRefused as error:
+            return self._refused(str(error), refused_counts(error))
+        return self._result(ensemble, cells, xs, sample)
+
+    def _worth(self, cells: Cells, sample: Sample) -> None:
+        """Raises FitRefused when there is no short-context score to fall from."""
+        chance = 0.0
+        if "chance" in sample.frame.columns:
+            given = sample.frame["chance"].to_numpy(dtype=float, na_value=np.nan)
+            chance = float(np.nanmean(given)) if np.isfinite(given).any() else 0.0
+        k, n = cells.effective()
+        low, high = wilson(k[0], n[0], self.level, z=critical(self.level, cells.df))
+        if float(low) <= chance:
+            score = f"{cells.share[0]:.2f} [{float(low):.2f}, {float(high):.2f}]"
+            raise FitRefused(
+                f"at the shortest length the score is {score}, not above chance ({chance:.2f}): "
+                "there is no base to fall from"
+            )
+
+    def _refused(self, reason: str, counts: Counts) -> WindowFit:
+        nothing = Estimate(level=self.level)
+        return WindowFit(
+            "refused", reason, self.axis, self.fraction, None, nothing, None, None, (), (), counts, self.level
+        )
+
+    def _result(self, ensemble: Ensemble, cells: Cells, xs: Floats, sample: Sample) -> WindowFit:
+        zero = np.zeros(1)
+
+        def quantities(curve: Curve, theta: Floats) -> Floats:
+            base = curve.evaluate(theta, zero, zero)[0]
+            return np.concatenate([base, ensemble.crossings_of(curve, theta, (self.fraction,))], axis=-1)
+
+        low, high = ensemble.project(quantities)
+        base, crossing = quantities(ensemble.chosen.curve, ensemble.chosen.theta[None, :])[0]
+        window = ensemble.crossing(float(crossing), float(low[1]), float(high[1]))
+        best = ensemble.rows[ensemble.best]
+        return WindowFit(
+            status="censored" if window.censored else "ok",
+            reason=warnings_of(best, cells),
+            axis=self.axis,
+            fraction=self.fraction,
+            window=window,
+            base=Estimate(
+                float(base),
+                float(low[0]),
+                float(high[0]),
+                sample.counts.used,
+                sample.counts.clusters,
+                self.level,
+            ),
+            level_wanted=float(self.fraction * base),
+            model=best.model,
+            models=tuple(sorted(ensemble.rows, key=lambda row: row.aicc)),
+            cells=length_cells(xs, cells, self.level),
+            counts=sample.counts,
+            level=self.level,
+        )

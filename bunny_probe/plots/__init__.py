@@ -1,0 +1,46 @@
+"""Figures: (frame or fit, axes) to matplotlib Axes, in one style, each with a text for screen readers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bunny_probe.plots._look import COLOURS as COLOURS
+    from bunny_probe.plots._look import alt_text as alt_text
+    from bunny_probe.plots.bands import entropy_band as entropy_band
+    from bunny_probe.plots.bars import outcome_bars as outcome_bars
+    from bunny_probe.plots.curves import decay_curve as decay_curve
+    from bunny_probe.plots.heatmaps import recall_heatmap as recall_heatmap
+    from bunny_probe.plots.heatmaps import wrong_anchor_heatmap as wrong_anchor_heatmap
+    from bunny_probe.plots.timing import latency_ecdf as latency_ecdf
+    from bunny_probe.plots.timing import ttft_by_length as ttft_by_length
+
+_HOMES = {
+    "COLOURS": "_look",
+    "alt_text": "_look",
+    "decay_curve": "curves",
+    "entropy_band": "bands",
+    "latency_ecdf": "timing",
+    "outcome_bars": "bars",
+    "recall_heatmap": "heatmaps",
+    "ttft_by_length": "timing",
+    "wrong_anchor_heatmap": "heatmaps",
+}
+
+__all__ = sorted([*_HOMES, "style"])
+
+
+def style() -> Any:
+    """The house style as a context: `with plots.style(): …`."""
+    return import_module(f"{__name__}._look").style()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
