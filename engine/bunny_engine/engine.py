@@ -1,0 +1,208 @@
+"""The bridge between one event loop and the one thread that computes. Implements `types.Engine`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from bunny_engine.errors import OptionError
+from bunny_engine.memory import DenseMemory
+from bunny_engine.model import Model
+from bunny_engine.prefix import PrefixCache
+from bunny_engine.scheduler import Request, Scheduler
+from bunny_engine.types import EngineBusy, ModelInfo, PromptStart, SamplingParams, TokenStep
+
+__all__ = ["EngineOptions", "LocalEngine"]
+
+log = logging.getLogger("bunny_engine")
+
+Item = PromptStart | TokenStep | Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How much runs at once. Raises OptionError."""
+
+    context: int  # tokens a sequence may have
+    slots: int = 32  # sequences that run at once
+    queue: int = 256  # requests that may wait
+    chunk: int = 256  # prompt tokens computed at once, and the grain of prefix reuse
+    step_tokens: int = 256  # prompt tokens a step may compute before everyone gets a token
+    memory_bytes: int = 4 << 30  # keys and values of running sequences
+    prefix_bytes: int = 1 << 30  # keys and values kept for reuse
+
+    def __post_init__(self) -> None:
+        for name in ("context", "slots", "queue", "chunk", "step_tokens", "memory_bytes"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name.replace('_', '-')} must be at least 1")
+        if self.prefix_bytes < 0:
+            raise OptionError("prefix-bytes must not be negative")
+
+
+class LocalEngine:
+    """Runs one model on a thread of its own. `close` ends the thread; requests in flight then fail."""
+
+    def __init__(self, model: Model, info: ModelInfo, eos_ids: frozenset[int], options: EngineOptions) -> None:
+        self.info = info
+        self._options = options
+        config = model.config
+        token_bytes = DenseMemory.bytes_for(config, 1, model.dtype)
+        self._prefixes = PrefixCache(options.chunk, options.prefix_bytes)
+        self._scheduler = Scheduler(
+            model,
+            lambda capacity: DenseMemory(config, capacity, model.dtype, model.device),
+            self._prefixes,
+            eos_ids=eos_ids,
+            slots=options.slots,
+            token_budget=options.step_tokens,
+            context=options.context,
+            capacity=max(options.context, options.memory_bytes // token_bytes),
+        )
+        self._token_bytes = token_bytes
+        self._inbox: queue.SimpleQueue[tuple[Literal["add", "cancel", "close"], Request | None]] = (
+            queue.SimpleQueue()
+        )
+        self._sinks: dict[Request, Callable[[list[Item]], None]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._rate = 500.0  # prompt tokens a second, learnt from what was measured
+        self._thread = threading.Thread(target=self._work, name="bunny-engine", daemon=True)
+        self._thread.start()
+
+    async def generate(
+        self, prompt_ids: Sequence[int], params: SamplingParams
+    ) -> AsyncGenerator[PromptStart | TokenStep, None]:
+        """PromptStart, then a TokenStep a token; the last has `finish`. With max_tokens 0: PromptStart alone.
+
+        Raises EngineBusy when the queue is full, ValueError for a prompt that is empty, too long, or not of
+        this vocabulary. Closing the iterator frees the slot.
+        """
+        request = Request(self._checked(prompt_ids, params.max_tokens), params)
+        items: asyncio.Queue[Item] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def deliver(batch: list[Item]) -> None:
+            for item in batch:
+                items.put_nowait(item)
+
+        def sink(batch: list[Item]) -> None:
+            loop.call_soon_threadsafe(deliver, batch)
+
+        self._enter(request, sink)
+        try:
+            while True:
+                item = await items.get()
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+                if isinstance(item, TokenStep) and item.finish:
+                    return
+                if isinstance(item, PromptStart) and params.max_tokens == 0:
+                    return
+        finally:
+            self._leave(request)
+
+    def stats(self) -> dict[str, float]:
+        """Gauges and totals, by the name that /metrics gives them."""
+        scheduler = self._scheduler
+        held = sum(r.memory.length for r in (*scheduler.reading, *scheduler.writing) if r.memory is not None)
+        return {
+            "running": len(scheduler.reading) + len(scheduler.writing),
+            "waiting": self._queued(),
+            "resident_tokens": held,
+            "resident_bytes": held * self._token_bytes,
+            "prefix_tokens": len(self._prefixes) * self._options.chunk,
+            "prefix_bytes": self._prefixes.nbytes,
+            **{f"{name}_total": float(value) for name, value in scheduler.totals.items()},
+        }
+
+    def close(self) -> None:
+        """End the worker; requests in flight fail with RuntimeError. Safe to call twice."""
+        self._closed = True
+        self._inbox.put(("close", None))
+        self._thread.join(timeout=30)
+
+    def _checked(self, prompt_ids: Sequence[int], max_tokens: int) -> list[int]:
+        ids, context = list(prompt_ids), self._options.context
+        if not ids:
+            raise ValueError("the prompt holds no token")
+        if max_tokens < 0 or len(ids) + min(max_tokens, 1) > context:
+            raise ValueError(f"{len(ids)} prompt tokens and an answer do not fit a context of {context} tokens")
+        if min(ids) < 0 or max(ids) >= self.info.vocab_size:
+            raise ValueError(f"token ids lie between 0 and {self.info.vocab_size - 1}")
+        return ids
+
+    def _queued(self) -> int:
+        return max(0, len(self._sinks) - len(self._scheduler.reading) - len(self._scheduler.writing))
+
+    def _enter(self, request: Request, sink: Callable[[list[Item]], None]) -> None:
+        with self._lock:
+            if self._closed or not self._thread.is_alive():
+                raise RuntimeError("the engine is closed")
+            if len(self._sinks) >= self._options.slots + self._options.queue:
+                ahead = sum(len(other.ids) for other in self._sinks)
+                raise EngineBusy(retry_after=max(1.0, min(60.0, ahead / self._rate / 4)))
+            self._sinks[request] = sink
+        self._inbox.put(("add", request))
+
+    def _leave(self, request: Request) -> None:
+        with self._lock:
+            known = self._sinks.pop(request, None)
+        if known is not None:
+            self._inbox.put(("cancel", request))
+
+    def _work(self) -> None:
+        with torch.inference_mode():
+            while self._listen():
+                try:
+                    self._deliver(self._scheduler.step())
+                except Exception as error:  # a fault of ours: those it concerns are told, the thread lives on
+                    log.exception("a step failed")
+                    self._fail(error)
+        self._fail(RuntimeError("the engine was closed"))
+
+    def _listen(self) -> bool:
+        """Take what came in; wait when there is nothing to do. False: it is time to end."""
+        while True:
+            try:
+                what, request = self._inbox.get(block=not self._scheduler.busy)
+            except queue.Empty:
+                return True
+            if what == "close" or request is None:
+                return False
+            if what == "add":
+                self._scheduler.add(request)
+            else:
+                self._scheduler.cancel(request)
+
+    def _deliver(self, events: Sequence[tuple[Request, Item]]) -> None:
+        batches: dict[Request, list[Item]] = {}
+        for request, item in events:
+            if isinstance(item, Exception):
+                log.error("a generation failed: %s: %s", type(item).__name__, item)
+            elif isinstance(item, PromptStart) and item.prefill_s > 0:
+                speed = (item.prompt_tokens - item.cached_tokens) / item.prefill_s
+                self._rate = 0.8 * self._rate + 0.2 * max(speed, 1.0)
+            batches.setdefault(request, []).append(item)
+        for request, batch in batches.items():
+            self._send(request, batch)
+
+    def _send(self, request: Request, batch: list[Item]) -> None:
+        sink = self._sinks.get(request)
+        if sink is not None:
+            try:
+                sink(batch)
+            except RuntimeError:  # its event loop is gone
+                self._scheduler.cancel(request)
+
+    def _fail(self, error: Exception) -> None:
+        for request in list(self._sinks):
+            self._scheduler.cancel(request)
+            self._send(request, [error])

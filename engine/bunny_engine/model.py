@@ -1,0 +1,124 @@
+"""The Llama family's forward pass: RMSNorm, RoPE, grouped-query attention, SwiGLU.
+
+`chunk` runs a piece of one prompt, `tokens` one token of each of several sequences; both are `_forward` with
+another way to attend and to multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bunny_engine.config import ModelConfig
+from bunny_engine.linear import Linear
+from bunny_engine.memory import Memory
+from bunny_engine.rope import Rope, rotate
+
+__all__ = ["Model"]
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+Multiply = Callable[[Linear, Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    attn_norm: Tensor
+    mlp_norm: Tensor
+    qkv: Linear
+    out: Linear
+    gate_up: Linear
+    down: Linear
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+
+
+class Model:
+    """`tensors` are named as `ModelConfig.shapes` says; `linear` makes the form that matrices multiply in."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        tensors: dict[str, Tensor],
+        linear: Callable[[Tensor, Tensor | None], Linear] = Linear,
+        context: int | None = None,
+    ) -> None:
+        self.config = config
+        self.embed = tensors["embed"]
+        self.dtype, self.device = self.embed.dtype, self.embed.device
+        self._norm = tensors["norm"]
+        self._head = linear(tensors.get("head", self.embed), None)
+        self._rope = Rope(tensors["inv_freq"], context or config.context)
+        self.tile = self._head.tile
+        self._layers = []
+        for index in range(config.layers):
+            mine = f"layers.{index}."
+            self._layers.append(
+                _Layer(
+                    attn_norm=tensors[mine + "attn_norm"],
+                    mlp_norm=tensors[mine + "mlp_norm"],
+                    qkv=linear(tensors[mine + "qkv"], tensors.get(mine + "qkv_bias")),
+                    out=linear(tensors[mine + "out"], None),
+                    gate_up=linear(tensors[mine + "gate_up"], None),
+                    down=linear(tensors[mine + "down"], None),
+                    q_norm=tensors.get(mine + "q_norm"),
+                    k_norm=tensors.get(mine + "k_norm"),
+                )
+            )
+
+    def chunk(self, ids: Tensor, memory: Memory) -> Tensor:
+        """Run the next n tokens of one sequence. Returns normed hidden states, [n, width]."""
+        n, start = len(ids), memory.length
+        hidden = self._forward(ids, self._rope.span(start, start + n), memory.chunk, Linear.__call__)
+        memory.advance(n)
+        return hidden
+
+    def tokens(self, ids: Sequence[int], memories: Sequence[Memory]) -> Tensor:
+        """Run one token of each sequence, at most `tile` of them. Returns float32 logits, [sequences, vocab].
+
+        Always `tile` rows are multiplied: so a sequence's numbers do not depend on how many run beside it.
+        """
+        live, spare = len(ids), self.tile - len(ids)
+        positions = torch.tensor([memory.length for memory in memories] + [0] * spare, device=self.device)
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            out = q.new_zeros(len(q), q.shape[1] * q.shape[2])
+            for row, memory in enumerate(memories):
+                out[row] = memory.one(layer, q[row], k[row], v[row])
+            return out
+
+        rows = torch.tensor([*ids, *[0] * spare], device=self.device)
+        hidden = self._forward(rows, self._rope.at(positions), attend, type(self._head).few)
+        for memory in memories:
+            memory.advance(1)
+        return self._head.few(hidden)[:live].float()
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Float32 logits of normed hidden states: [n, width] to [n, vocab]."""
+        return self._head(hidden).float()
+
+    def _forward(
+        self, ids: Tensor, angles: tuple[Tensor, Tensor], attend: Attend, multiply: Multiply
+    ) -> Tensor:
+        c = self.config
+        cos, sin = angles[0][:, None], angles[1][:, None]
+        x = F.embedding(ids, self.embed)
+        for index, layer in enumerate(self._layers):
+            qkv = multiply(layer.qkv, self._rms(x, layer.attn_norm))
+            heads = qkv.view(len(ids), -1, c.head_dim)
+            q, k, v = torch.split(heads, [c.heads, c.kv_heads, c.kv_heads], dim=1)
+            if layer.q_norm is not None and layer.k_norm is not None:
+                q, k = self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)
+            attended = attend(index, rotate(q, cos, sin), rotate(k, cos, sin), v)
+            x = x + multiply(layer.out, attended)
+            gate, up = multiply(layer.gate_up, self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
+            x = x + multiply(layer.down, F.silu(gate) * up)
+        return self._rms(x, self._norm)
+
+    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.norm_eps)
+        return (wide * scale * weight).to(x.dtype)

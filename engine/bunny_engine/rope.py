@@ -1,0 +1,81 @@
+"""Rotary position embedding (Su et al., 2104.09864): frequencies, angles and the rotation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bunny_engine.errors import DamagedWeights, UnsupportedModel
+
+__all__ = ["Rope", "frequencies", "rotate"]
+
+
+def frequencies(head_dim: int, base: float, scaling: Mapping[str, Any] | None = None) -> Tensor:
+    """Radians a position turns each of the head's pairs by: float32, [head_dim / 2].
+
+    `scaling` is the `rope_scaling` of a Hugging Face config: none, `linear`, or `llama3` (wavelengths beyond
+    the original context are stretched, those between are blended; Llama 3.1, section 3.4 of 2407.21783).
+    Raises UnsupportedModel for another kind, DamagedWeights for values out of range.
+    """
+    pairs = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+    frequency = base**-pairs
+    kind = "default" if not scaling else scaling.get("rope_type", scaling.get("type", "default"))
+    if kind == "default" or scaling is None:
+        return frequency.float()
+    if kind not in ("linear", "llama3"):
+        raise UnsupportedModel(f"RoPE scaling {kind!r} is not implemented; linear and llama3 are")
+    factor = _positive(scaling, "factor")
+    if kind == "linear":
+        return (frequency / factor).float()
+    low, high = _positive(scaling, "low_freq_factor"), _positive(scaling, "high_freq_factor")
+    original = _positive(scaling, "original_max_position_embeddings")
+    if high <= low:
+        raise DamagedWeights(f"rope_scaling: high_freq_factor {high} is not above low_freq_factor {low}")
+    turns = original * frequency / (2 * math.pi)  # over the original context
+    keep = ((turns - low) / (high - low)).clamp(0, 1)
+    return (frequency * (keep + (1 - keep) / factor)).float()
+
+
+def _positive(scaling: Mapping[str, Any], key: str) -> float:
+    value = scaling.get(key)
+    if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise DamagedWeights(f"rope_scaling: {key} = {value!r}")
+    return float(value)
+
+
+class Rope:
+    """Cosines and sines of every position; in float32, for in bf16 they are noise past position 256."""
+
+    def __init__(self, inv_freq: Tensor, length: int) -> None:
+        self._inv_freq = inv_freq.float()
+        self._cos = self._sin = torch.empty(0, inv_freq.numel(), device=inv_freq.device)
+        self._limit = length
+        self._grow(min(length, 2048))
+
+    def _grow(self, length: int) -> None:
+        length = min(self._limit, max(length, 2 * len(self._cos)))
+        position = torch.arange(length, dtype=torch.float32, device=self._inv_freq.device)
+        angle = torch.outer(position, self._inv_freq)
+        self._cos, self._sin = angle.cos(), angle.sin()
+
+    def span(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of positions `start` up to `stop`: float32, [stop - start, head_dim / 2]."""
+        if stop > len(self._cos):
+            self._grow(stop)
+        return self._cos[start:stop], self._sin[start:stop]
+
+    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of each position: float32, [n, head_dim / 2]."""
+        if (top := int(positions.max()) + 1) > len(self._cos):
+            self._grow(top)
+        return self._cos[positions], self._sin[positions]
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (i, i + head_dim / 2) of `x`, [..., n, head_dim], in float32; the result has x's type."""
+    first, second = x.float().chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
