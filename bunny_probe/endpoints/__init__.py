@@ -6,11 +6,17 @@ comes. Nothing here knows what a probe is about.
 
 from __future__ import annotations
 
-from bunny_probe.endpoints.client import Endpoint, Exchanged, open_endpoint
+from typing import TYPE_CHECKING, Any
+
 from bunny_probe.endpoints.dialects import Dialect, dialect, dialect_names
 from bunny_probe.endpoints.preflight import error_for
 from bunny_probe.endpoints.secrets import Redactor
 from bunny_probe.endpoints.spec import EndpointSpec, Timeouts
+
+if TYPE_CHECKING:
+    from bunny_probe.endpoints.client import Endpoint as Endpoint
+    from bunny_probe.endpoints.client import Exchanged as Exchanged
+    from bunny_probe.endpoints.client import open_endpoint as open_endpoint
 
 __all__ = [
     "Dialect",
@@ -24,3 +30,12 @@ __all__ = [
     "error_for",
     "open_endpoint",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The client needs aiohttp; naming an endpoint does not, so it is imported when it is first used."""
+    if name in ("Endpoint", "Exchanged", "open_endpoint"):
+        from bunny_probe.endpoints import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

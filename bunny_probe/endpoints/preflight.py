@@ -18,6 +18,7 @@ from bunny_probe.records import Attempt, Decoding, Message, Outcome
 
 if TYPE_CHECKING:
     from bunny_probe.endpoints.client import Endpoint
+    from bunny_probe.endpoints.spec import EndpointSpec
 
 __all__ = ["check", "error_for", "list_models"]
 
@@ -30,13 +31,15 @@ async def list_models(endpoint: Endpoint) -> list[str]:
     try:
         response = await endpoint.http.get(spec.join("/models"))
     except httpx.HTTPError as failure:
-        raise EndpointUnreachable(_unreachable(endpoint, str(failure) or type(failure).__name__)) from None
+        raise EndpointUnreachable(
+            _unreachable(spec, endpoint.redact(str(failure) or type(failure).__name__))
+        ) from None
     if response.status_code != 200:
         error = parse_error(response.content, response.status_code)
         outcome = outcome_of_status(response.status_code, error)
         evidence = endpoint.redact(f"status {response.status_code}: {error.message}")
         if outcome is Outcome.UNAUTHORISED:
-            raise Unauthorised(_unauthorised(endpoint, evidence))
+            raise Unauthorised(_unauthorised(spec, evidence))
         raise ProtocolError(f"{spec.url} gives no list of models ({evidence})")
     try:
         return sorted(str(item["id"]) for item in decode(response.content)["data"])
@@ -56,22 +59,21 @@ async def check(endpoint: Endpoint) -> None:
     if endpoint.spec.model in listed:
         return
     attempt = await endpoint.attempt([Message("user", "Hi")], Decoding(max_tokens=1, top_logprobs=None))
-    if (error := error_for(endpoint, attempt, listed)) is not None:
+    if (error := error_for(endpoint.spec, attempt, listed)) is not None:
         raise error
 
 
-def error_for(endpoint: Endpoint, attempt: Attempt, listed: list[str] | None = None) -> EndpointError | None:
+def error_for(spec: EndpointSpec, attempt: Attempt, listed: list[str] | None = None) -> EndpointError | None:
     """The error that an attempt means for the endpoint as a whole; None when it is about this attempt only."""
-    spec = endpoint.spec
     match attempt.outcome:
         case Outcome.UNAUTHORISED:
-            return Unauthorised(_unauthorised(endpoint, attempt.evidence))
+            return Unauthorised(_unauthorised(spec, attempt.evidence))
         case Outcome.NOT_FOUND if listed:
             return ModelNotFound(unknown_choice(f"model at {spec.host}", spec.model, listed))
         case Outcome.NOT_FOUND:
             return ModelNotFound(f"{spec.url} has no model {spec.model!r} or no such path ({attempt.evidence})")
         case Outcome.TRANSPORT:
-            return EndpointUnreachable(_unreachable(endpoint, attempt.evidence))
+            return EndpointUnreachable(_unreachable(spec, attempt.evidence))
         case Outcome.MALFORMED:
             return ProtocolError(
                 f"{spec.url} does not speak {spec.dialect} ({attempt.evidence}): check URL and dialect"
@@ -86,11 +88,11 @@ def _unreachable(endpoint: Endpoint, why: str) -> str:
     )
 
 
-def _unauthorised(endpoint: Endpoint, evidence: str) -> str:
-    variable = endpoint.spec.key_env
+def _unauthorised(spec: EndpointSpec, evidence: str) -> str:
+    variable = spec.key_env
     way_out = (
         f"check the key in the environment variable {variable}"
         if variable
         else "name the environment variable that holds the key"
     )
-    return f"{endpoint.spec.host} does not accept the credentials ({evidence}): {way_out}"
+    return f"{spec.host} does not accept the credentials ({evidence}): {way_out}"

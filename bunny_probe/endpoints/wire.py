@@ -34,7 +34,7 @@ class Wire:
 
     opened: int  # the request was handed to the HTTP client
     sent: int | None = None  # its first bytes were handed to the socket
-    started_at: float = 0.0  # wall clock at `sent`
+    started_at: float = 0.0  # wall clock at `sent`, or at `opened` when nothing was sent
     connected: int | None = None
     reused: bool | None = None
     headers_at: int | None = None
@@ -93,7 +93,7 @@ async def exchange(
 
     `take` gets stamped reads of a 2xx answer: all at once when it is over, or in parts when it is long.
     """
-    wire = Wire(perf_counter_ns())
+    wire = Wire(perf_counter_ns(), started_at=time.time())
     deadline: _Deadline | None = None
     try:
         async with asyncio.timeout(None) as scope:

@@ -1,0 +1,238 @@
+"""A run: one SQLite file that loses nothing.
+
+Write-ahead log, full synchronisation, one transaction an attempt: what `record` has returned from is on disk.
+One process writes (see `lock`), any number read meanwhile. Prompts are not in it: a probe's recipe is.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bunny_probe.endpoints import EndpointSpec
+from bunny_probe.errors import RunError
+from bunny_probe.records import (
+    Attempt,
+    Observation,
+    Probe,
+    Rendered,
+    Score,
+    Trial,
+    to_json,
+)
+from bunny_probe.runs.lock import WriterLock
+from bunny_probe.runs.reader import Reader, connect_for_reading
+from bunny_probe.runs.rows import ATTEMPT_COLUMNS, attempt_row
+from bunny_probe.runs.schema import check_schema, create_schema
+
+__all__ = ["Store"]
+
+_QUOTED = ", ".join(f'"{name}"' for name in ATTEMPT_COLUMNS)
+_INSERT_ATTEMPT = (
+    f"INSERT INTO attempts (trial_id, number, {_QUOTED}) VALUES ({', '.join('?' * (2 + len(ATTEMPT_COLUMNS)))})"
+)
+_INSERT_TRIAL = "INSERT OR IGNORE INTO trials (endpoint, probe_id, decoding_id, repeat) VALUES (?, ?, ?, ?)"
+_TRIAL_ID = "SELECT id FROM trials WHERE endpoint = ? AND probe_id = ? AND decoding_id = ? AND repeat = ?"
+
+
+class Store(Reader):
+    """A run file, open. `write=True` creates it where it is missing and holds the writer's lock.
+
+    Raises:
+        RunLocked: another process writes to it.
+        RunError: it is not a run file, is missing (reading), or has another format.
+    """
+
+    def __init__(self, path: str | Path, *, write: bool = True) -> None:
+        self.path = Path(path)
+        self._mutex = threading.RLock()
+        self._lock: WriterLock | None = None
+        if write:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = WriterLock(self.path)
+        elif not self.path.is_file():
+            raise RunError(f"there is no run file {self.path}")
+        try:
+            self._db = _connect(self.path, write)
+        except sqlite3.DatabaseError as error:
+            self._release()
+            raise RunError(f"{self.path} cannot be used as a run file: {error}") from None
+        except RunError as error:
+            self._release()
+            raise RunError(f"{self.path}: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._mutex:
+            self._db.close()
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, on disk when it is left. Only for the writer."""
+        if self._lock is None:
+            raise RunError(f"{self.path} is open for reading only")
+        with self._mutex:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise RunError(f"{self.path} cannot be written: {error}") from None
+                raise
+
+    # ── set-up ──────────────────────────────────────────────────────────────────────────────────────
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Keep a JSON value under `key` (environment, timings, releases, …); replaces what was there."""
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value, allow_nan=False)))
+
+    def save_suite(self, name: str, text: str) -> None:
+        with self._transaction() as db:
+            db.execute("INSERT OR REPLACE INTO suites VALUES (?, ?)", (name, text))
+
+    def add_trials(self, trials: Iterable[Trial], spec: EndpointSpec) -> int:
+        """Plan `trials` for the endpoint; those already planned stay as they are. Gives how many are new."""
+        fingerprint = spec.fingerprint
+        with self._transaction() as db:
+            before = db.execute("SELECT count(*) FROM trials").fetchone()[0]
+            db.execute(
+                "INSERT OR IGNORE INTO endpoints VALUES (?, ?, ?, ?)",
+                (fingerprint, spec.name, spec.model, json.dumps(to_json(spec))),
+            )
+            seen: set[str] = set()
+            for trial in trials:
+                probe, decoding = trial.probe, trial.decoding
+                if probe.id not in seen:
+                    seen.add(probe.id)
+                    db.execute(
+                        "INSERT OR IGNORE INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        _probe_row(probe),
+                    )
+                if decoding.id not in seen:
+                    seen.add(decoding.id)
+                    db.execute(
+                        "INSERT OR IGNORE INTO decodings VALUES (?, ?)",
+                        (decoding.id, json.dumps(to_json(decoding))),
+                    )
+                db.execute(_INSERT_TRIAL, (fingerprint, probe.id, decoding.id, trial.repeat))
+            return int(db.execute("SELECT count(*) FROM trials").fetchone()[0] - before)
+
+    # ── asking ──────────────────────────────────────────────────────────────────────────────────────
+
+    def record(self, trial: Trial, endpoint: str, attempt: Attempt, rendered: Rendered, *, counts: bool) -> int:
+        """Keep an attempt; durable on return. `counts`: it is the one that the observation is made of.
+
+        Gives the number of attempts that the trial has now. A new observation drops the scores of an old one.
+        """
+        with self._transaction() as db:
+            trial_id = self._trial_id(trial, endpoint)
+            number: int = (
+                1
+                + db.execute(
+                    "SELECT coalesce(max(number), 0) FROM attempts WHERE trial_id = ?", (trial_id,)
+                ).fetchone()[0]
+            )
+            made = db.execute(_INSERT_ATTEMPT, (trial_id, number, *attempt_row(attempt))).lastrowid
+            if counts:
+                db.execute("DELETE FROM scores WHERE trial_id = ?", (trial_id,))
+                db.execute(
+                    "INSERT OR REPLACE INTO observations VALUES (?, ?, ?, ?, ?)",
+                    (trial_id, made, number, rendered.prompt_hash, rendered.intended_tokens),
+                )
+                db.execute("DELETE FROM unasked WHERE trial_id = ?", (trial_id,))
+            return number
+
+    def record_unasked(self, trial: Trial, endpoint: str, reason: str) -> None:
+        """Note that a trial's prompt could not be built, so that it shows in the denominators."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO unasked VALUES (?, ?)", (self._trial_id(trial, endpoint), reason)
+            )
+
+    def _trial_id(self, trial: Trial, endpoint: str) -> int:
+        key = (endpoint, trial.probe.id, trial.decoding.id, trial.repeat)
+        row = self._db.execute(_TRIAL_ID, key).fetchone()
+        if row is None:
+            raise RunError(
+                f"{self.path}: the trial {trial.probe.id}/{trial.repeat} was never planned (add_trials)"
+            )
+        return int(row[0])
+
+    def save_scores(self, scored: Iterable[tuple[Observation, Score]]) -> None:
+        """Keep scores, one a scorer and observation, in one transaction; a newer one replaces."""
+        with self._transaction() as db:
+            for observation, score in scored:
+                key = (observation.endpoint, observation.probe_id, observation.decoding.id, observation.repeat)
+                trial_id = db.execute(_TRIAL_ID, key).fetchone()[0]
+                details = json.dumps(to_json(score.details))
+                db.execute(
+                    "INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?)",
+                    (trial_id, score.scorer, score.value, score.label, score.reason, details),
+                )
+
+
+def _connect(path: Path, write: bool) -> sqlite3.Connection:
+    if not write:
+        db = connect_for_reading(path)
+    else:
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        db.row_factory = sqlite3.Row
+    try:
+        if write:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA foreign_keys = ON")
+            create_schema(db)
+        check_schema(db)
+        if write:
+            created = {"at": time.time(), "python": sys.version.split()[0], "platform": platform.platform()}
+            db.execute("INSERT OR IGNORE INTO meta VALUES ('created', ?)", (json.dumps(created),))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _probe_row(probe: Probe) -> tuple[Any, ...]:
+    # ASCII JSON: an edge input may hold half a surrogate pair, which SQLite's text cannot.
+    return (
+        probe.id,
+        probe.family,
+        probe.task,
+        probe.variant,
+        probe.language,
+        probe.domain,
+        probe.length_tokens,
+        probe.depth,
+        probe.seed,
+        probe.cluster,
+        probe.expectation.scorer,
+        probe.expectation.chance,
+        json.dumps(to_json(probe)),
+    )
