@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bunny_engine.server.context import Context
-from bunny_engine.server.errors import json_response
+from bunny_engine.server.errors import ApiError, json_response, log_fault
 
 __all__ = ["health", "metrics", "model", "models", "version"]
 
@@ -35,8 +35,11 @@ async def model(context: Context, request: Request) -> Response:
 
 
 async def health(context: Context, request: Request) -> Response:
-    """503 where the engine cannot even say how it is."""
-    context.engine.stats()
+    try:
+        context.engine.stats()
+    except Exception as fault:
+        log_fault(fault)
+        raise ApiError(503, "The engine does not answer.", kind="server_error", code="engine_down") from None
     return json_response({"status": "ok", "model": context.info.name})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -10,14 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 import orjson
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message, Send
 
 from bunny_engine.server.errors import as_api_error, error_object, failure, json_response
 from bunny_engine.server.generation import Event, Piece, Work, running
 from bunny_engine.server.shapes import Shape
 from bunny_engine.server.text import Vocabulary
 from bunny_engine.server.trace import Tally, Trace
+from bunny_engine.server.watched import Watched, plain
 from bunny_engine.types import Engine, PromptStart
 
 __all__ = ["Answer", "Style"]
@@ -41,12 +40,13 @@ class Style:
     timings: bool
 
 
-class Answer(Response):
-    """An ASGI response that generates. When the client goes, streaming or not, its choices end at once."""
+class Answer(Watched):
+    """Generates while it is sent."""
 
     def __init__(
         self, engine: Engine, vocabulary: Vocabulary, work: Work, shape: Shape, style: Style, trace: Trace
     ) -> None:
+        super().__init__(trace)
         self._engine, self._vocabulary, self._work = engine, vocabulary, work
         self._shape, self._style, self._trace = shape, style, trace
         self._tally = trace.tally = Tally(sum(map(len, work.prompts)), work.n, trace.began)
@@ -58,21 +58,7 @@ class Answer(Response):
             "system_fingerprint": style.fingerprint,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Starlette ends only streaming responses when a client goes: watch for it in both
-        work = asyncio.create_task(self._send(send))
-        gone = asyncio.create_task(_disconnected(receive))
-        try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            self._trace.gone = not work.done()
-        finally:
-            work.cancel()
-            gone.cancel()
-            await asyncio.gather(work, gone, return_exceptions=True)
-        if not work.cancelled():
-            work.result()
-
-    async def _send(self, send: Send) -> None:
+    async def send(self, send: Send) -> None:
         started = False
         try:
             async with running(self._engine, self._vocabulary, self._work, self._style.parallel) as events:
@@ -97,7 +83,7 @@ class Answer(Response):
         if started:
             await send(_body(b"", more=False))
         else:
-            await response({"type": "http"}, _no_message, send)
+            await plain(response, send)
 
     async def _whole(self, events: AsyncIterator[Event]) -> dict[str, Any]:
         starts: dict[int, PromptStart] = {}
@@ -139,15 +125,6 @@ class Answer(Response):
         if last:
             yield _event({**self._head, "choices": [], **last})
         yield b"data: [DONE]\n\n"
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _no_message() -> Message:
-    return {"type": "http.disconnect"}
 
 
 def _event(content: object) -> bytes:

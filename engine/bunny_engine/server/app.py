@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from bunny_engine.server import about, completions, tokens
+from bunny_engine.server import about, completions, score, tokens
 from bunny_engine.server.context import Context
 from bunny_engine.server.errors import ApiError, failure
 from bunny_engine.server.gate import Gate, trace_of
@@ -28,6 +28,7 @@ _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/models/{name:path}", about.model),
     ("POST", "/v1/chat/completions", completions.chat),
     ("POST", "/v1/completions", completions.completion),
+    ("POST", "/v1/score", score.score),
     ("POST", "/tokenize", tokens.tokenize),
     ("POST", "/v1/tokenize", tokens.tokenize),
     ("POST", "/detokenize", tokens.detokenize),

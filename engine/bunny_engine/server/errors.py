@@ -19,6 +19,7 @@ __all__ = [
     "error_object",
     "failure",
     "json_response",
+    "log_fault",
     "model_not_found",
     "unknown_name",
 ]
@@ -84,7 +85,7 @@ def error_object(error: ApiError) -> dict[str, dict[str, str | None]]:
 
 
 def as_api_error(fault: Exception) -> ApiError:
-    """What the client is told. A fault of ours is logged by kind and place: its text could hold a prompt."""
+    """What the client is told. A fault of ours is logged, and told to nobody."""
     if isinstance(fault, ApiError):
         return fault
     if isinstance(fault, EngineBusy):
@@ -96,12 +97,18 @@ def as_api_error(fault: Exception) -> ApiError:
             code="rate_limit_exceeded",
             headers={"retry-after": str(seconds)},
         )
+    log_fault(fault)
+    return ApiError(500, "The server had a fault while it worked on this request.", kind="server_error")
+
+
+def log_fault(fault: Exception) -> None:
+    """Kind and place alone: an exception's text could hold a prompt."""
     place = fault.__traceback__
     while place and place.tb_next:
         place = place.tb_next
     where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else "unknown"
-    _log.error('{"event": "fault", "kind": "%s", "where": "%s"}', type(fault).__name__, where)
-    return ApiError(500, "The server had a fault while it worked on this request.", kind="server_error")
+    line = {"event": "fault", "kind": type(fault).__name__, "where": where}
+    _log.error("%s", orjson.dumps(line).decode())
 
 
 def json_response(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

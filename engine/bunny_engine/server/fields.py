@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from bunny_engine.server.errors import ApiError, bad_request, unknown_name
 
 __all__ = [
-    "Choice",
     "Flag",
     "Integer",
     "Kind",
@@ -22,6 +21,7 @@ __all__ = [
     "StopStrings",
     "Table",
     "Text",
+    "Texts",
     "refuse",
     "shown",
 ]
@@ -93,15 +93,14 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    options: tuple[str, ...]
+class Texts:
+    """A string, or a non-empty array of them: always given as a list."""
 
-    def read(self, name: str, value: Any) -> str:
-        if not isinstance(value, str):
-            raise refuse(name, f"one of {', '.join(self.options)}", value)
-        if value not in self.options:
-            raise bad_request(unknown_name(name, value, self.options), name)
-        return value
+    def read(self, name: str, value: Any) -> list[str]:
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise refuse(name, "a string or a non-empty array of strings", value)
+        return texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Messages:
         if not isinstance(role, str):
             raise refuse(f"{where}.role", f"one of {', '.join(ROLES)}", role)
         if role not in ROLES:
-            raise bad_request(unknown_name("role", role, ROLES), f"{where}.role")
+            raise bad_request(unknown_name(f"{where}.role", role, ROLES), f"{where}.role")
         # templates know the system's voice by its older name
         message = {"role": "system" if role == "developer" else role}
         message["content"] = self._content(f"{where}.content", value.get("content"))

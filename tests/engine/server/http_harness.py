@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def filled(path: str, body: Mapping[str, Any] | bytes) -> bytes:
         whole.setdefault("messages", [{"role": "user", "content": "Hello"}])
     elif path.endswith("/completions"):
         whole.setdefault("prompt", "Hello")
-    return orjson.dumps(whole)
+    return json.dumps(whole).encode()  # orjson writes no number past 64 bits, but a client might
 
 
 def events(response: httpx.Response) -> list[dict[str, Any]]:
