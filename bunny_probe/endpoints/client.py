@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 import orjson
 
+from bunny_probe.endpoints.auth import credentials
 from bunny_probe.endpoints.dialects import dialect
 from bunny_probe.endpoints.lag import LagMeter
 from bunny_probe.endpoints.proxies import proxy_for
 from bunny_probe.endpoints.reading import StreamReader
 from bunny_probe.endpoints.refusals import refused_fields
-from bunny_probe.endpoints.secrets import Redactor, Secret, read_secret
+from bunny_probe.endpoints.secrets import Redactor
 from bunny_probe.endpoints.spec import EndpointSpec
 from bunny_probe.endpoints.verdict import refusal_of, timing, verdict
 from bunny_probe.endpoints.wire import exchange, open_session
-from bunny_probe.errors import UsageError
 from bunny_probe.records import Attempt, Decoding, Message, Outcome, TokenTrace
 
 if TYPE_CHECKING:
@@ -201,27 +201,14 @@ async def open_endpoint(spec: EndpointSpec) -> AsyncIterator[Endpoint]:
         Unauthorised: the key's variable is unset or empty.
         UsageError: the key would travel in the clear to a public host.
     """
-    secrets: list[Secret] = []
-
-    def secret(variable: str) -> str:
-        value = read_secret(variable)
-        secrets.append(value)
-        return value.reveal()
-
-    key = secret(spec.key_env) if spec.key_env else None
+    own, secrets = credentials(spec)
     headers = {
         "Content-Type": "application/json",
         "Accept": "text/event-stream, application/json",
         "Accept-Encoding": "identity",
         "User-Agent": f"space-bunny/{_version()}",
-        **dialect(spec.dialect).headers(key),
-        **{name: secret(v[4:]) if v.startswith("env:") else v for name, v in spec.headers.items()},
+        **own,
     }
-    if secrets and spec.exposes_key and not spec.allow_insecure:
-        raise UsageError(
-            f"{spec.host} is public and its URL is http: the key would travel in the clear. Use https, "
-            "or allow it explicitly (allow_insecure)"
-        )
     async with open_session() as session:
         endpoint = Endpoint(spec, session, headers, Redactor(secrets))
         try:

@@ -82,10 +82,8 @@ def error_for(spec: EndpointSpec, attempt: Attempt, listed: list[str] | None = N
             return None
 
 
-def _unreachable(endpoint: Endpoint, why: str) -> str:
-    return (
-        f"nothing answers at {endpoint.spec.url} ({endpoint.redact(why)}): is the server up, and the URL right?"
-    )
+def _unreachable(spec: EndpointSpec, why: str) -> str:
+    return f"nothing answers at {spec.url} ({why}): is the server up, and the URL right?"
 
 
 def _unauthorised(spec: EndpointSpec, evidence: str) -> str:
