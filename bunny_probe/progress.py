@@ -11,34 +11,41 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-__all__ = ["PROGRESS_VARIABLE", "Update", "progress"]
+__all__ = ["PROGRESS_VARIABLE", "Mode", "Standing", "left", "progress"]
 
 PROGRESS_VARIABLE = "BUNNY_PROBE_PROGRESS"  # auto, bar, lines or none
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Where the work stands."""
-
-    done: int
-    total: int
-    eta_s: float | None  # None: too little is measured to say
-    note: str = ""
+Mode = Literal["auto", "bar", "lines", "none"]
 
 
-Report = Callable[[Update], None]
+class Standing(Protocol):
+    """Where a piece of work stands."""
+
+    @property
+    def done(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def eta_s(self) -> float | None: ...  # None: too little is measured to say
+    @property
+    def note(self) -> str: ...
+
+
+Report = Callable[[Standing], None]
 
 
 @contextmanager
-def progress(title: str, mode: Literal["auto", "bar", "lines", "none"] = "auto") -> Iterator[Report]:
-    """Yield a function that shows an `Update`. `mode` "auto" asks the environment and the terminal."""
+def progress(title: str, mode: Mode = "auto") -> Iterator[Report]:
+    """Yield a function that shows a `Standing`. `mode` "auto" asks the environment and the terminal."""
     console = Console(stderr=not _in_notebook(), soft_wrap=True)
     chosen = mode if mode != "auto" else os.environ.get(PROGRESS_VARIABLE, "auto")
     if chosen == "auto":
@@ -64,9 +71,9 @@ def _bar(title: str, console: Console) -> Iterator[Report]:
     with Progress(*columns, console=console, transient=False) as bars:
         task = bars.add_task(title, total=None, eta="", note="")
 
-        def report(update: Update) -> None:
+        def report(update: Standing) -> None:
             bars.update(
-                task, completed=update.done, total=update.total, eta=left(update.eta_s), note=update.note
+                task, completed=update.done, total=update.total, eta=left(update.eta_s), note=_note(update)
             )
 
         yield report
@@ -75,16 +82,21 @@ def _bar(title: str, console: Console) -> Iterator[Report]:
 def _lines(title: str, console: Console) -> Report:
     last = 0.0
 
-    def report(update: Update) -> None:
+    def report(update: Standing) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last < _SECONDS_BETWEEN_LINES and update.done < update.total:
             return
         last = now
-        parts = [f"{title}: {update.done}/{update.total}", left(update.eta_s), update.note]
+        parts = [f"{title}: {update.done}/{update.total}", left(update.eta_s), _note(update)]
         console.print(", ".join(part for part in parts if part), highlight=False, markup=False)
 
     return report
+
+
+def _note(update: Standing) -> str:
+    failed = f"{update.failures} not answered" if update.failures else ""
+    return ", ".join(part for part in (failed, update.note) if part)
 
 
 def left(seconds: float | None) -> str:

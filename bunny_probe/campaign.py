@@ -1,0 +1,284 @@
+"""The one place that joins suite, families, endpoint, run and scorers.
+
+    load_plan(suite) ──▶ Plan ──observe(target, run file)──▶ observations ──score_run──▶ scores
+
+Scoring is a pass of its own over the run, so that an old run can be scored anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bunny_probe.bundled_engine import bundled_engine
+from bunny_probe.endpoints import EndpointSpec, open_endpoint
+from bunny_probe.errors import ModelNotFound, UsageError
+from bunny_probe.progress import Mode, progress
+from bunny_probe.records import Probe, Rendered, Trial
+from bunny_probe.suites import Suite, load
+
+if TYPE_CHECKING:
+    from bunny_probe.runs import Budget, RunSummary
+    from bunny_probe.text import Counter
+
+__all__ = [
+    "ENGINE",
+    "Observed",
+    "Plan",
+    "PlanRow",
+    "Target",
+    "load_plan",
+    "observe",
+    "reach",
+    "renderer",
+    "score_run",
+    "trial_keys",
+]
+
+ENGINE = "engine"  # the name of the bundled engine where a URL is asked for
+Status = Callable[[str], None]
+
+
+# ── what is asked ───────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """What a suite asks at one (family, task, length). Tokens are sums over the row's trials."""
+
+    family: str
+    task: str
+    length_tokens: int | None  # None: natural length, known only when rendered
+    trials: int
+    documents: int
+    prompt_tokens: int | None
+    answer_tokens: int  # at most
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A suite and every trial it asks for, in the order to ask them."""
+
+    suite: Suite
+    trials: tuple[Trial, ...]
+
+    def rows(self) -> list[PlanRow]:
+        trials: Tally[tuple[str, str, int | None]] = Tally()
+        answers: Tally[tuple[str, str, int | None]] = Tally()
+        documents: dict[tuple[str, str, int | None], set[str]] = {}
+        for trial in self.trials:
+            probe = trial.probe
+            key = (probe.family, probe.task, probe.length_tokens)
+            trials[key] += 1
+            answers[key] += trial.decoding.max_tokens
+            documents.setdefault(key, set()).add(probe.cluster or probe.id)
+        return [
+            PlanRow(
+                family=family,
+                task=task,
+                length_tokens=length,
+                trials=count,
+                documents=len(documents[family, task, length]),
+                prompt_tokens=None if length is None else length * count,
+                answer_tokens=answers[family, task, length],
+            )
+            for (family, task, length), count in trials.items()
+        ]
+
+
+def load_plan(suite: str | Path) -> Plan:
+    """The plan of a suite, by the name of a bundled one or by path. Raises SuiteError naming every fault."""
+    from bunny_probe.families import plan
+
+    loaded = load(suite)
+    return Plan(loaded, tuple(plan(loaded)))
+
+
+def trial_keys(plan: Plan) -> set[tuple[str, str, int]]:
+    """(probe id, decoding id, repeat) of every trial: what picks a plan's rows out of a frame."""
+    return {(trial.probe.id, trial.decoding.id, trial.repeat) for trial in plan.trials}
+
+
+# ── whom to ask ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An endpoint as a person names it, before it is reached."""
+
+    endpoint: str = ENGINE  # a URL, or "engine"
+    model: str = ""  # empty: the only one that it serves
+    dialect: str = "openai-chat"
+    key_env: str | None = None  # the NAME of the environment variable that holds the key
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tokenizer: str | None = None  # a tokenizer.json; None: the endpoint's own /tokenize
+    engine_options: tuple[str, ...] = ()  # further options of `bunny-engine serve`
+    allow_insecure: bool = False
+
+    @property
+    def place(self) -> str | None:
+        """What stands for the bundled engine's changing address in identities: its name and its options."""
+        return " ".join((ENGINE, *self.engine_options)) if self.endpoint == ENGINE else None
+
+
+@contextmanager
+def reach(target: Target, on_status: Status = lambda _: None) -> Iterator[EndpointSpec]:
+    """The endpoint, ready to be asked; the bundled engine is started for as long as the block lasts.
+
+    Raises EndpointError when it cannot be used, with one line that says what to do.
+    """
+    if target.endpoint == ENGINE:
+        with bundled_engine(
+            target.model or None, arguments=target.engine_options, on_status=on_status
+        ) as engine:
+            yield EndpointSpec(url=engine.url, model=engine.model, dialect=target.dialect, place=target.place)
+        return
+    spec = EndpointSpec(
+        url=target.endpoint,
+        model=target.model or "unnamed",
+        dialect=target.dialect,
+        key_env=target.key_env,
+        headers=target.headers,
+        allow_insecure=target.allow_insecure,
+    )
+    yield _checked(spec, named=bool(target.model), on_status=on_status)
+
+
+def _checked(spec: EndpointSpec, *, named: bool, on_status: Status) -> EndpointSpec:
+    from dataclasses import replace
+
+    from bunny_probe.runs import run_sync
+
+    async def check() -> EndpointSpec:
+        async with open_endpoint(spec) as endpoint:
+            if named:
+                await endpoint.check()
+                return spec
+            served = await endpoint.models()
+        if len(served) != 1:
+            raise ModelNotFound(f"name a model: {spec.host} serves {', '.join(served) or 'none that it lists'}")
+        return replace(spec, model=served[0])
+
+    on_status(f"checking {spec.host}")
+    return run_sync(check)
+
+
+@contextmanager
+def renderer(spec: EndpointSpec, tokenizer: str | None = None) -> Iterator[Callable[[Probe], Rendered]]:
+    """A function that writes a probe's prompt at its exact length, counted as the endpoint counts.
+
+    `tokenizer`: a tokenizer.json file; None asks the endpoint's `/tokenize`.
+    """
+    from bunny_probe.endpoints.auth import auth_headers
+    from bunny_probe.text import EndpointCounter, FileCounter, render
+
+    counter: Counter
+    if tokenizer is not None:
+        if not Path(tokenizer).is_file():
+            raise UsageError(f"no tokenizer file at {tokenizer}")
+        counter = FileCounter(tokenizer)
+        yield lambda probe: render(probe, counter)
+        return
+    remote = EndpointCounter(spec.url, spec.model, auth=lambda: auth_headers(spec))
+    try:
+        yield lambda probe: render(probe, remote)
+    finally:
+        remote.close()
+
+
+# ── asking and scoring ──────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Who was asked and what came of it."""
+
+    endpoint: str  # for people
+    fingerprint: str
+    summary: RunSummary | None  # None: everything was in the run already
+
+
+def observe(
+    plan: Plan,
+    target: Target,
+    run_path: Path,
+    *,
+    concurrency: int = 1,
+    budget: Budget | None = None,
+    mode: Mode = "auto",
+    on_status: Status = lambda _: None,
+) -> Observed:
+    """Ask whatever of `plan` the run does not hold yet, with a progress bar; blocks until done.
+
+    A run that holds everything is left alone and the endpoint is not contacted. Works under a running event
+    loop too. An interrupt keeps what came. Raises EndpointError, BudgetSpent, RunError.
+    """
+    from bunny_probe.runs import Store, run_sync, run_trials
+
+    finished = _finished(plan, target, run_path)
+    if finished is not None:
+        on_status(f"all {len(plan.trials):,} trials are in {run_path}; nothing to ask")
+        return finished
+    with (
+        Store(run_path) as store,
+        reach(target, on_status) as spec,
+        renderer(spec, target.tokenizer) as render,
+        progress(f"asking {spec.name}", mode) as report,
+    ):
+        store.save_suite(plan.suite.name, plan.suite.file.read_text("utf-8"))
+
+        async def ask() -> RunSummary:
+            async with open_endpoint(spec) as endpoint:
+                return await run_trials(
+                    store,
+                    endpoint,
+                    plan.trials,
+                    render,
+                    concurrency=concurrency,
+                    budget=budget,
+                    progress=report,
+                )
+
+        summary = run_sync(ask)
+        return Observed(spec.name, spec.fingerprint, summary)
+
+
+def _finished(plan: Plan, target: Target, run_path: Path) -> Observed | None:
+    """The endpoint in the run that `target` means, when it has answered everything; else None."""
+    from bunny_probe.runs import Store
+
+    if not run_path.is_file():
+        return None
+    with Store(run_path, write=False) as store:
+        for fingerprint, known in store.endpoints().items():
+            spec = known["spec"]
+            same_place = (
+                spec["place"] == target.place
+                if target.place
+                else spec["url"] == EndpointSpec(url=target.endpoint, model="x").url
+            )
+            same_model = target.model in ("", known["model"])
+            if same_place and same_model and spec["dialect"] == target.dialect:
+                pending: Sequence[Trial] = store.pending(plan.trials, fingerprint)
+                if not pending:
+                    return Observed(known["name"], fingerprint, None)
+    return None
+
+
+def score_run(run_path: Path, *, anew: bool = False, batch: int = 500) -> int:
+    """Score what is not scored yet with each probe's own scorer (`anew`: everything). Gives how many."""
+    from bunny_probe.runs import Store
+    from bunny_probe.scores import score
+
+    count = 0
+    with Store(run_path) as store:
+        observations = store.observations(without_scorer=None if anew else "")
+        while group := list(islice(observations, batch)):
+            store.save_scores([(observation, score(probe, observation)) for probe, observation in group])
+            count += len(group)
+    return count

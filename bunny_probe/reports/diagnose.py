@@ -1,0 +1,341 @@
+"""The sections of the diagnose report: each takes a study and shows question, picture, numbers, meaning.
+
+A section shows what it can and says plainly what it cannot; none of them raises for thin or odd data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from bunny_probe import fits, plots
+from bunny_probe.fits.groups import Groups
+from bunny_probe.reports.display import Tile, figure, finding, markdown, table, tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from bunny_probe.reports.study import Study
+
+__all__ = [
+    "answers",
+    "confidence",
+    "headline",
+    "length_check",
+    "length_decay",
+    "method",
+    "outcomes",
+    "position_recall",
+    "stress",
+    "timing",
+    "wrong_anchors",
+]
+
+Tone = Literal["plain", "unsure", "refused", "bad"]
+
+
+def headline(study: Study) -> None:
+    """Title, where the data come from, and the numbers to remember."""
+    frame = study.frame
+    release = f", release {study.release}" if study.release else ""
+    markdown(f"# How {study.endpoint} behaves{release}")
+    markdown(f"Suite **{study.suite}**: {study.description} {_provenance(study)}")
+    answered = fits.Outcomes()(frame)
+    decay, window = fits.Decay()(study.family("length")), fits.Window()(study.family("length"))
+    recall = fits.Recall()(study.family("position"))
+    stress_fit = Groups(by=("family",))(study.family("stress"))
+    shown = [
+        Tile("Requests answered", _percent(answered.answered.value), _qualifier(answered.answered)),
+        Tile("Recall in the shortest context", _number(decay.base.value), _qualifier(decay.base)),
+        Tile(
+            "Effective window",
+            window.window.text().split(" [")[0].replace(" tokens", "") if window.window else "not estimable",
+            _window_qualifier(window),
+        ),
+        Tile(
+            "End against middle of the context",
+            _signed(recall.recency.value) if recall.recency else "not estimable",
+            _qualifier(recall.recency) if recall.recency else recall.reason or "not enough depths",
+        ),
+        Tile(
+            "Wrong anchor given",
+            _percent(recall.wrong.value) if recall.wrong else "not estimable",
+            _qualifier(recall.wrong) if recall.wrong else "no planted distractors",
+        ),
+    ]
+    if stress_fit.rows and stress_fit.rows[0].score is not None:
+        row = stress_fit.rows[0]
+        shown.append(
+            Tile(
+                "Stress probes passed",
+                f"{row.score:.0%}",
+                f"95 % interval {row.low:.0%} to {row.high:.0%}, n = {row.n} of {row.asked} asked",
+            )
+        )
+    tiles(shown)
+    if study.missing:
+        finding(
+            f"{study.missing:,} of {study.planned:,} planned trials have no observation yet.",
+            "Run the same command again: it goes on where it stopped.",
+            tone="unsure",
+        )
+
+
+def outcomes(study: Study) -> None:
+    """Whether requests were answered at all, and what became of the rest."""
+    fit = fits.Outcomes(by="family")(study.frame)
+    _show(plots.outcome_bars(fit))
+    failed = study.frame[~study.frame["answered"].fillna(False)]
+    finding(
+        fit.sentence(),
+        "Scores below rest on the answered requests only."
+        if len(failed)
+        else "Nothing stands in the way of reading the scores below.",
+        tone="unsure" if len(failed) else "plain",
+    )
+    if len(failed):
+        kinds = (
+            failed.groupby(["family", "task", "outcome"], observed=True, dropna=False)
+            .agg(count=("probe_id", "size"), example=("evidence", "first"))
+            .reset_index()
+        )
+        table(kinds, "Requests that were not answered", text_columns=["family", "task", "outcome", "example"])
+
+
+def length_check(study: Study) -> None:
+    """Whether the server counted what was meant to be sent."""
+    frame = study.frame
+    counted = frame[frame["length_tokens"].notna() & frame["prompt_tokens"].notna()]
+    if counted.empty:
+        finding(
+            "The endpoint reported no prompt tokens, so truncation cannot be ruled out.",
+            "Ask the provider for usage counts.",
+            tone="refused",
+        )
+        return
+    off = counted[counted["length_tokens"] != counted["prompt_tokens"]]
+    if off.empty:
+        finding(
+            f"In all {len(counted):,} observations with a stated length, the server counted exactly the "
+            "intended number of prompt tokens: nothing was cut, nothing was added."
+        )
+        return
+    worst = (off["prompt_tokens"] - off["length_tokens"]).abs().max()
+    finding(
+        f"In {len(off):,} of {len(counted):,} observations the server counted another number of prompt tokens "
+        f"than intended (by up to {worst:,}).",
+        "Fewer than intended means silent truncation; more usually means another tokenizer or chat template.",
+        tone="bad",
+    )
+
+
+def length_decay(study: Study) -> None:
+    """How the score falls with length, and how far the context may be trusted."""
+    frame = study.family("length")
+    decay, window = fits.Decay()(frame), fits.Window()(frame)
+    _show(plots.decay_curve(decay, window=window))
+    finding(decay.sentence(), tone=_tone(decay.status))
+    finding(window.sentence(), _window_advice(window), tone=_tone(window.status))
+    if decay.models:
+        table(decay.table(), "Curves tried, best first", text_columns=["name", "model", "note", "reason"])
+
+
+def position_recall(study: Study) -> None:
+    """Where in the context a fact is found."""
+    fit = fits.Recall()(study.family("position"))
+    _show(plots.recall_heatmap(fit))
+    finding(fit.sentence(), _recency_advice(fit), tone=_tone(fit.status))
+
+
+def wrong_anchors(study: Study) -> None:
+    """How often another planted fact's value is given instead."""
+    frame = study.family("position")
+    fit = fits.Recall()(frame)
+    if fit.wrong is None:
+        finding(
+            "These probes plant no second fact, so a wrong anchor cannot be told from a miss.", tone="refused"
+        )
+        return
+    _show(plots.wrong_anchor_heatmap(fit))
+    labels = frame["label"].value_counts()
+    hits, wrong = int(labels.get("hit", 0)), int(labels.get("wrong_anchor", 0))
+    scored = int(frame["score"].notna().sum())
+    rest = scored - hits - wrong
+    finding(
+        f"Of {scored:,} scored answers {hits:,} are right, {wrong:,} give another planted fact's value "
+        f"({fit.wrong.text()}), and {rest:,} give none of the planted values.",
+        "A wrong anchor is worse than a miss: it looks right. Check answers against their source before use."
+        if wrong > rest
+        else "",
+        tone="bad" if wrong > max(rest, hits) else "plain",
+    )
+
+
+def stress(study: Study) -> None:
+    """How it acts when the input turns hostile."""
+    frame = study.family("stress")
+    fit = Groups(by=("task", "variant"))(frame)
+    finding(fit.sentence(), tone=_tone(fit.status))
+    if fit.status != "refused":
+        rows = fit.table().sort_values(["score", "task"], na_position="last")
+        table(
+            rows.drop(columns="clusters"),
+            "Stress probes by task and variant: mean score with 95 % interval, scored answers and rows asked",
+            text_columns=["task", "variant"],
+        )
+
+
+def confidence(study: Study) -> None:
+    """How sure the model is of its own tokens, and whether length changes that."""
+    fit = fits.Entropy()(study.family("length"))
+    _show(plots.entropy_band(fit))
+    finding(
+        fit.sentence(),
+        "Between the bounds lies what the endpoint does not show of its distribution.",
+        tone=_tone(fit.status),
+    )
+
+
+def timing(study: Study) -> None:
+    """How long it takes, from outside."""
+    frame = study.frame
+    cached = frame["cached_tokens"].fillna(0) > 0
+    fresh = frame[~cached]
+    _show(plots.ttft_by_length(fresh))
+    _show(plots.latency_ecdf(frame, column="latency_s"))
+    invalid = int((~frame["timing_valid"].fillna(True)).sum())
+    note = f" {invalid:,} were measured while this client was saturated." if invalid else ""
+    finding(
+        f"Time to first token is drawn from the {len(fresh):,} requests whose prompt did not come from the "
+        f"server's prefix cache; {int(cached.sum()):,} others shared a prefix and are left out of it.{note}",
+        tone="unsure" if invalid else "plain",
+    )
+
+
+def answers(study: Study, count: int = 12) -> None:
+    """What the model really said, the worst first: no number replaces reading it."""
+    frame = study.frame[study.frame["score"].notna()]
+    if frame.empty:
+        finding("There is no scored answer to read.", tone="refused")
+        return
+    picked = (
+        frame.sort_values(["score", "length_tokens"], kind="stable")
+        .groupby(["family", "task"], observed=True, sort=False)
+        .head(max(1, count // max(frame.groupby(["family", "task"], observed=True).ngroups, 1)))
+        .head(count)
+    )
+    shown = picked[["task", "variant", "length_tokens", "depth", "label", "reason", "text"]].copy()
+    shown["text"] = shown["text"].map(lambda text: _clip(str(text), 140))
+    shown["reason"] = shown["reason"].map(lambda text: _clip(str(text), 120))
+    table(
+        shown,
+        "Answers with the lowest scores, a few of each task",
+        text_columns=["task", "variant", "label", "reason", "text"],
+    )
+
+
+def method(study: Study) -> None:
+    """How the numbers were made, for whoever must defend them."""
+    markdown(
+        "Shares carry Wilson intervals on the effective number of trials, because trials that share a document "
+        "are not independent. Curves are fitted by maximum likelihood to the raw trials and chosen by AICc; "
+        "intervals take the choice into account. Failures are counted beside the scores and are never a 0. "
+        "Entropy is bounded, not guessed: what the endpoint does not show of its distribution is unknown.\n\n"
+        f"Run file: `{study.run_path.name}`, {len(study.frame):,} observations of {study.planned:,} planned. "
+        "The same suite and seed give the same probes anywhere."
+    )
+
+
+# ── words ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _provenance(study: Study) -> str:
+    frame = study.frame
+    tokens, seconds = frame["prompt_tokens"].sum(), frame["started_at"].dropna()
+    when = ""
+    if len(seconds):
+        import pandas as pd
+
+        first, last = (
+            pd.Timestamp(float(moment), unit="s", tz="UTC") for moment in (seconds.min(), seconds.max())
+        )
+        when = f", asked {first:%Y-%m-%d %H:%M} to {last:%H:%M} UTC"
+    simulated = " **This is the phantom, a simulated endpoint: no model was asked.**" if _phantom(frame) else ""
+    return f"{len(frame):,} observations, {int(tokens):,} prompt tokens{when}.{simulated}"
+
+
+def _phantom(frame: pd.DataFrame) -> bool:
+    return bool(frame["model"].str.startswith("phantom").any()) if len(frame) else False
+
+
+def _show(ax: Axes) -> None:
+    from matplotlib.figure import Figure
+
+    drawn = ax.get_figure(root=True)
+    assert isinstance(drawn, Figure)
+    figure(drawn, plots.alt_text(ax))
+
+
+def _tone(status: str) -> Tone:
+    tones: dict[str, Tone] = {"ok": "plain", "censored": "unsure", "refused": "refused"}
+    return tones[status]
+
+
+def _qualifier(estimate: fits.Estimate) -> str:
+    if estimate.value is None:
+        return "not estimable from these data"
+    low = "unbounded" if estimate.low is None else f"{estimate.low:.2f}"
+    high = "unbounded" if estimate.high is None else f"{estimate.high:.2f}"
+    return f"{estimate.level:.0%} interval {low} to {high}, n = {estimate.n:,}"
+
+
+def _window_qualifier(window: fits.WindowFit) -> str:
+    if window.window is None:
+        return window.reason
+    crossing = window.window
+    low = "none" if crossing.low is None else f"{crossing.low:,.0f}"
+    high = f"beyond {crossing.probed_to:,.0f}" if crossing.high is None else f"{crossing.high:,.0f}"
+    return (
+        f"prompt tokens; {crossing.level:.0%} interval {low} to {high}, n = {window.counts.used:,}, "
+        f"{window.fraction:.0%} of the short-context score"
+    )
+
+
+def _window_advice(window: fits.WindowFit) -> str:
+    if window.window is None:
+        return "Ask more probes at the shortest lengths: without a base there is nothing to fall from."
+    if window.window.censored:
+        return f"Probe beyond {window.window.probed_to:,.0f} tokens to find where it ends."
+    safe = window.window.low
+    if safe is None:
+        return ""
+    return f"Keep what matters within {safe:,.0f} tokens, the lower end of the interval."
+
+
+def _recency_advice(fit: fits.RecallFit) -> str:
+    contrasts: Sequence[tuple[str, fits.Estimate | None]] = (("end", fit.recency), ("start", fit.primacy))
+    strong = [
+        name for name, estimate in contrasts if estimate and estimate.low is not None and estimate.low > 0
+    ]
+    if strong:
+        return f"Put what must be found at the {' or the '.join(strong)} of the context."
+    return "No part of the context is shown to be better than the middle; more repeats would narrow this."
+
+
+def _number(value: float | None) -> str:
+    return "not estimable" if value is None else f"{value:.2f}"
+
+
+def _percent(value: float | None) -> str:
+    return "not estimable" if value is None else f"{value:.0%}"
+
+
+def _signed(value: float | None) -> str:
+    return "not estimable" if value is None else f"{value:+.2f}"
+
+
+def _clip(text: str, limit: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
