@@ -1,0 +1,27 @@
+"""Text of exact length: counters, filling text, and how a probe becomes a prompt.
+
+Filler ──source──▶ sentences ──Counter──▶ counts ──render──▶ Rendered, to the token
+"""
+
+from bunny_probe.text.assemble import render
+from bunny_probe.text.counting import Counter
+from bunny_probe.text.fillers import FILLERS, Source, filler, source
+from bunny_probe.text.haystack import domains, languages
+from bunny_probe.text.remote import EndpointCounter
+from bunny_probe.text.rng import Rng
+from bunny_probe.text.tokens import ChatOverhead, FileCounter
+
+__all__ = [
+    "FILLERS",
+    "ChatOverhead",
+    "Counter",
+    "EndpointCounter",
+    "FileCounter",
+    "Rng",
+    "Source",
+    "domains",
+    "filler",
+    "languages",
+    "render",
+    "source",
+]
