@@ -39,14 +39,12 @@ async def choice(
     A text that ends in the middle of a character ends before it: the bytes are in the log-probability entries.
     """
     characters, matcher = Detokenizer(), StopMatcher(stops)
-    wanted = params.max_tokens
-    asked = replace(params, max_tokens=max(1, wanted))  # scoring a prompt asks for no token at all
-    steps = cast(AsyncGenerator[PromptStart | TokenStep, None], engine.generate(prompt, asked))
+    steps = cast(AsyncGenerator[PromptStart | TokenStep, None], engine.generate(prompt, params))
     async with aclosing(steps):
         async for step in steps:
             if isinstance(step, PromptStart):
                 yield step
-                if not wanted:
+                if params.max_tokens == 0:  # only the prompt's scores were asked for
                     yield Piece(None, "", 0, "length")
                     return
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import orjson
 import uvicorn
-from bunny_engine.server import Settings, create_app, listen
+from bunny_engine.server import Settings, create_app, http_config
 from scripted_engine import BpeTokenizer, ScriptedEngine
 from starlette.applications import Starlette
 
@@ -86,8 +87,9 @@ def text_of(chunks: Sequence[Mapping[str, Any]], index: int = 0) -> str:
 @contextmanager
 def live(app: Starlette) -> Iterator[str]:
     """The app over real HTTP on a free loopback port; the URL, without a path."""
-    bound = listen()
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    bound = socket.create_server(("127.0.0.1", 0))
+    config = http_config(app)
+    config.timeout_graceful_shutdown = 1
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()

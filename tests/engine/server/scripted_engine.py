@@ -123,7 +123,7 @@ class ScriptedEngine:
             raise EngineBusy(self.busy)
         prompt = tuple(prompt_ids)
         assert prompt, "an engine is never given an empty prompt"
-        assert len(prompt) + params.max_tokens <= self.info.context_length + (params.max_tokens == 1)
+        assert len(prompt) + params.max_tokens <= self.info.context_length
         self.asked.append((prompt, params))
         self.open += 1
         try:
@@ -132,6 +132,8 @@ class ScriptedEngine:
             if params.prompt_logprobs:
                 scored = (None, *(self.scored(prompt[:i], prompt[i], params) for i in range(1, len(prompt))))
             yield PromptStart(len(prompt), len(prompt) // 2, scored, queued_s=0.25, prefill_s=0.5)
+            if params.max_tokens == 0:
+                return
             text = prompt
             for position, token_id in enumerate(self.script(prompt, params)):
                 if self.fault_at == position:
