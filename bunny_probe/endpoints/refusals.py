@@ -112,8 +112,6 @@ def outcome_of_status(status: int, error: ApiError) -> Outcome:
         return Outcome.TIMEOUT
     if status >= 500 or status in (409, 425, 499):
         return Outcome.CONTEXT_REFUSED if error.code in CONTEXT_CODES else Outcome.SERVER_ERROR
-    if 300 <= status < 400:
-        return Outcome.NOT_FOUND
     return Outcome.BAD_REQUEST
 
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 __all__ = ["Event", "EventSplitter"]
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 
 class Event(NamedTuple):
     at: int  # ns: the read that completed it
@@ -21,23 +23,31 @@ class Event(NamedTuple):
 class EventSplitter:
     """Feed it reads in order; it yields whole events. `comments` counts `:` lines (keep-alives)."""
 
-    __slots__ = ("_cr", "_pending", "_started", "comments")
+    __slots__ = ("_cr", "_newline", "_pending", "_started", "comments")
 
     def __init__(self) -> None:
-        self._pending = b""
+        self._pending: list[bytes] = []
+        self._newline = False  # the last read ended in LF: a LF that follows ends the event
         self._cr = False  # the last read ended in CR: a LF that follows belongs to it
         self._started = False
         self.comments = 0
 
     def feed(self, at: int, chunk: bytes) -> Iterator[Event]:
-        if not self._started:
-            self._started = True
-            chunk = chunk.removeprefix(b"\xef\xbb\xbf")
         if self._cr or b"\r" in chunk:
             chunk = self._line_feeds(chunk)
+        if b"\n\n" not in chunk and not (self._newline and chunk.startswith(b"\n")):
+            # Only gathered: an event of a million reads is joined once, not a million times.
+            self._pending.append(chunk)
+            self._newline = chunk.endswith(b"\n") if chunk else self._newline
+            return
         if self._pending:
-            chunk = self._pending + chunk
-        *blocks, self._pending = chunk.split(b"\n\n")
+            chunk = b"".join((*self._pending, chunk))
+        *blocks, rest = chunk.split(b"\n\n")
+        self._pending = [rest] if rest else []
+        self._newline = rest.endswith(b"\n")
+        if not self._started:
+            self._started = True
+            blocks[0] = blocks[0].removeprefix(_BYTE_ORDER_MARK)
         for block in blocks:
             # The shape that nearly every event has, told apart cheaply.
             if block.startswith(b"data: ") and b"\n" not in block:
@@ -47,7 +57,9 @@ class EventSplitter:
 
     def rest(self, at: int) -> Event | None:
         """What stood behind the last blank line when the stream ended; the rules say to distrust it."""
-        block, self._pending = self._pending, b""
+        block, self._pending = b"".join(self._pending), []
+        if not self._started:
+            block = block.removeprefix(_BYTE_ORDER_MARK)
         return self._event(at, block)
 
     def _line_feeds(self, chunk: bytes) -> bytes:

@@ -42,7 +42,7 @@ def refusal_of(wire: Wire, left_out: tuple[str, ...], timing: Timing) -> tuple[A
         f"status {wire.status}: {error.message}",
         status=wire.status,
         error_code=error.code or error.kind,
-        retry_after=retry_after_seconds(wire.headers, timing.started_at),
+        retry_after=retry_after_seconds(wire.headers, timing.started_at + (timing.end or 0) / 1e9),
         timing=timing,
         dropped_fields=left_out,
     )
@@ -97,10 +97,8 @@ def _outcome(
     finish = (reading.finish or "").lower()
     ended = bool(finish) or reading.done
     match wire.fault:
-        case "connect":
+        case "connect" | "protocol":
             return Outcome.TRANSPORT, wire.evidence
-        case "protocol":
-            return Outcome.MALFORMED, wire.evidence
         case "timeout":
             if not ended:
                 return Outcome.TIMEOUT, f"{wire.evidence}, {_progress(reading)}"
@@ -117,7 +115,7 @@ def _outcome(
             kind = wire.headers.get("Content-Type", "no content type")
             return Outcome.MALFORMED, f"no event in {wire.size} bytes of {kind}"
         return Outcome.CUT_STREAM, f"the stream ended without a terminal marker, {_progress(reading)}"
-    counted = reading.prompt_tokens
+    counted = reading.prompt_tokens or None  # no prompt has 0 tokens: a 0 is no count
     if intended is not None and counted is not None:
         missing = missing_tokens(intended, counted, tolerance)
         if missing:
@@ -209,6 +207,8 @@ def _raw(reading: Reading) -> tuple[bytes, ...]:
 def _usage(reading: Reading) -> Usage:
     source: Literal["usage", "logprobs", "chunks", "none"] = "none"
     completion = reading.completion_tokens
+    if completion == 0 and reading.content:  # a server that fills in zeros has counted nothing
+        completion = None
     if completion is not None:
         source = "usage"
     elif reading.token:
@@ -216,7 +216,7 @@ def _usage(reading: Reading) -> Usage:
     elif reading.content:
         completion, source = len(reading.content), "chunks"
     return Usage(
-        prompt_tokens=reading.prompt_tokens,
+        prompt_tokens=reading.prompt_tokens or None,
         completion_tokens=completion,
         cached_tokens=reading.cached_tokens,
         reasoning_tokens=reading.reasoning_tokens,

@@ -47,6 +47,8 @@ class Health:
         self._refused = self._refused + 1 if outcome in (Outcome.UNAUTHORISED, Outcome.NOT_FOUND) else 0
         if self._refused and (not self._answered or self._refused >= 3):
             return error_for(self._spec, attempt)
+        if attempt.status is not None and 300 <= attempt.status < 400:
+            return ProtocolError(f"{self._spec.url} sends requests elsewhere ({attempt.evidence})")
         self._rejected = self._rejected + 1 if outcome is Outcome.BAD_REQUEST else 0
         if self._rejected >= 3 and not self._answered:
             return ProtocolError(f"{self._spec.host} refuses every request ({attempt.evidence})")

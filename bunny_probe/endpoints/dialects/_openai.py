@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bunny_probe.endpoints.dialects.base import Reading
+from bunny_probe.endpoints.dialects.base import Reading, as_count, as_name
 from bunny_probe.records import Decoding
 
 __all__ = ["OPTIONAL", "bearer", "decoding_fields", "fold_common", "keep_cost", "keep_usage", "take_index"]
@@ -53,21 +53,21 @@ def decoding_fields(decoding: Decoding, dropped: Collection[str]) -> tuple[dict[
 
 
 def fold_common(reading: Reading, event: Mapping[str, Any]) -> None:
-    if reading.model is None and (model := event.get("model")):
-        reading.model = str(model)
+    if reading.model is None:
+        reading.model = as_name(event.get("model"))
     if usage := event.get("usage"):
         keep_usage(reading, usage)
 
 
 def keep_usage(reading: Reading, usage: Mapping[str, Any]) -> None:
     """Later counts replace earlier ones: some servers repeat a running usage on each chunk."""
-    reading.prompt_tokens = _count(usage.get("prompt_tokens"), reading.prompt_tokens)
-    reading.completion_tokens = _count(usage.get("completion_tokens"), reading.completion_tokens)
+    reading.prompt_tokens = as_count(usage.get("prompt_tokens"), reading.prompt_tokens)
+    reading.completion_tokens = as_count(usage.get("completion_tokens"), reading.completion_tokens)
     prompt = usage.get("prompt_tokens_details") or {}
     completion = usage.get("completion_tokens_details") or {}
     cached = prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
-    reading.cached_tokens = _count(cached, reading.cached_tokens)
-    reading.reasoning_tokens = _count(completion.get("reasoning_tokens"), reading.reasoning_tokens)
+    reading.cached_tokens = as_count(cached, reading.cached_tokens)
+    reading.reasoning_tokens = as_count(completion.get("reasoning_tokens"), reading.reasoning_tokens)
     keep_cost(reading, usage.get("cost"))
 
 
@@ -82,7 +82,3 @@ def take_index(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if choice.get("index", 0) in (0, None):
             return choice  # type: ignore[no-any-return]
     return None
-
-
-def _count(value: object, before: int | None) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else before

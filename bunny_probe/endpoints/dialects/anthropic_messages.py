@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from bunny_probe.endpoints.dialects.base import Reading, Request
+from bunny_probe.endpoints.dialects.base import Reading, Request, as_count, as_name
 from bunny_probe.records import Decoding, Message
 
 __all__ = ["AnthropicMessages"]
@@ -52,7 +52,7 @@ class AnthropicMessages:
         return Request(body, tuple(left_out))
 
     def fold(self, reading: Reading, at: int, name: bytes, event: Mapping[str, Any]) -> None:
-        kind = event.get("type")
+        kind = event["type"]  # unknown kinds may be added and are passed over; one without a kind is no event
         if kind == "content_block_delta":
             delta = event["delta"]
             if delta.get("type") == "text_delta":
@@ -62,10 +62,10 @@ class AnthropicMessages:
         elif kind == "content_block_start":
             _block(reading, at, event["content_block"])
         elif kind == "message_start":
-            reading.model = event["message"].get("model")
+            reading.model = as_name(event["message"].get("model"))
             _usage(reading, event["message"].get("usage") or {})
         elif kind == "message_delta":
-            reading.finish = event["delta"].get("stop_reason") or reading.finish
+            reading.finish = as_name(event["delta"].get("stop_reason"), reading.finish)
             _usage(reading, event.get("usage") or {})
         elif kind == "message_stop":
             reading.done = True
@@ -73,8 +73,8 @@ class AnthropicMessages:
     def whole(self, reading: Reading, at: int, body: Mapping[str, Any]) -> None:
         for block in body["content"]:
             _block(reading, at, block)
-        reading.model = body.get("model")
-        reading.finish = body.get("stop_reason")
+        reading.model = as_name(body.get("model"))
+        reading.finish = as_name(body.get("stop_reason"))
         _usage(reading, body.get("usage") or {})
 
 
@@ -87,11 +87,10 @@ def _block(reading: Reading, at: int, block: Mapping[str, Any]) -> None:
 
 def _usage(reading: Reading, usage: Mapping[str, Any]) -> None:
     """Anthropic counts the cached part of a prompt apart; the prompt's length is the sum."""
-    if (fresh := usage.get("input_tokens")) is not None:
-        read = usage.get("cache_read_input_tokens")
-        written = usage.get("cache_creation_input_tokens")
-        reading.prompt_tokens = int(fresh) + int(read or 0) + int(written or 0)
-        if read is not None:
-            reading.cached_tokens = int(read)
-    if (answer := usage.get("output_tokens")) is not None:
-        reading.completion_tokens = int(answer)
+    fresh = as_count(usage.get("input_tokens"))
+    if fresh is not None:
+        read = as_count(usage.get("cache_read_input_tokens"))
+        written = as_count(usage.get("cache_creation_input_tokens"))
+        reading.prompt_tokens = fresh + (read or 0) + (written or 0)
+        reading.cached_tokens = read if read is not None else reading.cached_tokens
+    reading.completion_tokens = as_count(usage.get("output_tokens"), reading.completion_tokens)

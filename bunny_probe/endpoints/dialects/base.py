@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from bunny_probe.records import Decoding, Message
 
-__all__ = ["ApiError", "Dialect", "Reading", "Request"]
+__all__ = ["ApiError", "Dialect", "Reading", "Request", "as_count", "as_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,42 @@ class Reading:
     cost: float | None = None
 
     def add_content(self, at: int, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError("content is not a text")
         if text:
             self.content.append(text)
             self.content_at.append(at)
 
     def add_reasoning(self, at: int, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError("reasoning is not a text")
         if text:
             if self.first_reasoning is None:
                 self.first_reasoning = at
             self.reasoning.append(text)
+
+    def add_token(
+        self, at: int, text: str, logprob: float, raw: bytes | None, top: tuple[tuple[str, float], ...]
+    ) -> None:
+        """One token of the answer; all columns or none, so that they stay of one length."""
+        if not isinstance(text, str):
+            raise TypeError("a token is not a text")
+        self.token.append(text)
+        self.token_at.append(at)
+        self.logprob.append(logprob)
+        self.token_bytes.append(raw)
+        self.top.append(top)
+
+
+def as_count(value: object, before: int | None = None) -> int | None:
+    """A count as a server gave it, or `before` where it gave none that can be one."""
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return value if good else before  # type: ignore[return-value]
+
+
+def as_name(value: object, before: str | None = None) -> str | None:
+    """Likewise for a finish reason or a model name."""
+    return value if isinstance(value, str) and value else before
 
 
 class Dialect(Protocol):

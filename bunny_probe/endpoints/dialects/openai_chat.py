@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from bunny_probe.endpoints.dialects._openai import OPTIONAL, bearer, decoding_fields, fold_common, take_index
-from bunny_probe.endpoints.dialects.base import Reading, Request
+from bunny_probe.endpoints.dialects.base import Reading, Request, as_name
 from bunny_probe.records import Decoding, Message
 
 __all__ = ["OpenAIChat"]
@@ -61,28 +61,28 @@ class OpenAIChat:
         if content:
             reading.add_content(at, content if isinstance(content, str) else _parts(content))
         if thinking:
-            reading.add_reasoning(at, str(thinking))
+            reading.add_reasoning(at, thinking)
         if refusal := delta.get("refusal"):
             reading.refusal.append(str(refusal))
         # Tokens of a chunk that holds reasoning alone are the reasoning's, not the answer's.
         if (logprobs := choice.get("logprobs")) and (content or not thinking):
             for token in logprobs.get("content") or ():
                 _token(reading, at, token)
-        if finish := choice.get("finish_reason"):
-            reading.finish = str(finish)
+        reading.finish = as_name(choice.get("finish_reason"), reading.finish)
 
 
 def _token(reading: Reading, at: int, token: Mapping[str, Any]) -> None:
     raw = token.get("bytes")
-    reading.logprob.append(float(token["logprob"]))
-    reading.token.append(token["token"])
-    reading.token_at.append(at)
-    reading.token_bytes.append(None if raw is None else bytes(raw))
-    reading.top.append(
-        tuple([(item["token"], float(item["logprob"])) for item in token.get("top_logprobs") or ()])
+    top = token.get("top_logprobs") or ()
+    reading.add_token(
+        at,
+        token["token"],
+        float(token["logprob"]),
+        None if raw is None else bytes(raw),
+        tuple([(item["token"] + "", float(item["logprob"])) for item in top]),
     )
 
 
 def _parts(content: Sequence[Mapping[str, Any]]) -> str:
     """Text out of content that came as a list of typed parts."""
-    return "".join(part["text"] for part in content if part.get("type") in ("text", "output_text"))
+    return "".join([part["text"] for part in content if part.get("type") in ("text", "output_text")])

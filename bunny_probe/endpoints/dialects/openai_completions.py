@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from bunny_probe.endpoints.dialects._openai import OPTIONAL, bearer, decoding_fields, fold_common, take_index
-from bunny_probe.endpoints.dialects.base import Reading, Request
+from bunny_probe.endpoints.dialects.base import Reading, Request, as_name
 from bunny_probe.records import Decoding, Message
 
 __all__ = ["OpenAICompletions"]
@@ -39,8 +39,7 @@ class OpenAICompletions:
             reading.add_content(at, choice.get("text") or "")
             if logprobs := choice.get("logprobs"):
                 _tokens(reading, at, logprobs)
-            if finish := choice.get("finish_reason"):
-                reading.finish = str(finish)
+            reading.finish = as_name(choice.get("finish_reason"), reading.finish)
         fold_common(reading, event)
 
     def whole(self, reading: Reading, at: int, body: Mapping[str, Any]) -> None:
@@ -61,9 +60,6 @@ def _tokens(reading: Reading, at: int, logprobs: Mapping[str, Any]) -> None:
     for token, logprob, top in zip(tokens, logprobs["token_logprobs"], alternatives, strict=True):
         if logprob is None:
             continue
-        reading.logprob.append(float(logprob))
-        reading.token.append(token)
-        reading.token_at.append(at)
-        reading.token_bytes.append(None)
         ranked = sorted((top or {}).items(), key=lambda item: -item[1])
-        reading.top.append(tuple([(text, float(value)) for text, value in ranked]))
+        alternatives_of = tuple([(text + "", float(value)) for text, value in ranked])
+        reading.add_token(at, token, float(logprob), None, alternatives_of)
