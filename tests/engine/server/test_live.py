@@ -85,11 +85,8 @@ async def test_tokens_come_as_they_are_drawn(slow: tuple[str, ScriptedEngine]) -
     """A chunk is with the client long before the answer is whole."""
     url, engine = slow
     body = {**HELLO, "stream": True, "max_tokens": 12}
-    drawn = []
     async with httpx.AsyncClient(base_url=url) as client, client.stream("POST", CHAT, json=body) as response:
-        async for line in response.aiter_lines():
-            if "content" in line:
-                drawn.append(engine.given)
+        drawn = [engine.given async for line in response.aiter_lines() if "content" in line]
     assert len(drawn) > 8
     assert drawn[0] <= 3
     assert drawn[4] <= 8
