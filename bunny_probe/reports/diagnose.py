@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from bunny_probe import fits, plots
 from bunny_probe.fits.groups import Groups
-from bunny_probe.reports.display import Tile, figure, finding, markdown, table, tiles
+from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from bunny_probe.reports.study import Study
 
@@ -41,7 +40,8 @@ def headline(study: Study) -> None:
     frame = study.frame
     release = f", release {study.release}" if study.release else ""
     markdown(f"# How {study.endpoint} behaves{release}")
-    markdown(f"Suite **{study.suite}**: {study.description} {_provenance(study)}")
+    about = study.description.rstrip(".")
+    markdown(f"Suite **{study.suite}**: {about}. {_provenance(study)}")
     answered = fits.Outcomes()(frame)
     decay, window = fits.Decay()(study.family("length")), fits.Window()(study.family("length"))
     recall = fits.Recall()(study.family("position"))
@@ -86,7 +86,7 @@ def headline(study: Study) -> None:
 def outcomes(study: Study) -> None:
     """Whether requests were answered at all, and what became of the rest."""
     fit = fits.Outcomes(by="family")(study.frame)
-    _show(plots.outcome_bars(fit))
+    plot(lambda width: plots.outcome_bars(fit, width=width))
     failed = study.frame[~study.frame["answered"].fillna(False)]
     finding(
         fit.sentence(),
@@ -135,17 +135,17 @@ def length_decay(study: Study) -> None:
     """How the score falls with length, and how far the context may be trusted."""
     frame = study.family("length")
     decay, window = fits.Decay()(frame), fits.Window()(frame)
-    _show(plots.decay_curve(decay, window=window))
+    plot(lambda width: plots.decay_curve(decay, window=window, width=width))
     finding(decay.sentence(), tone=_tone(decay.status))
     finding(window.sentence(), _window_advice(window), tone=_tone(window.status))
     if decay.models:
-        table(decay.table(), "Curves tried, best first", text_columns=["name", "model", "note", "reason"])
+        table(_curves(decay), "Curves tried, best first", text_columns=["curve", "parameters"])
 
 
 def position_recall(study: Study) -> None:
     """Where in the context a fact is found."""
     fit = fits.Recall()(study.family("position"))
-    _show(plots.recall_heatmap(fit))
+    plot(lambda width: plots.recall_heatmap(fit, width=width))
     finding(fit.sentence(), _recency_advice(fit), tone=_tone(fit.status))
 
 
@@ -158,7 +158,7 @@ def wrong_anchors(study: Study) -> None:
             "These probes plant no second fact, so a wrong anchor cannot be told from a miss.", tone="refused"
         )
         return
-    _show(plots.wrong_anchor_heatmap(fit))
+    plot(lambda width: plots.wrong_anchor_heatmap(fit, width=width))
     labels = frame["label"].value_counts()
     hits, wrong = int(labels.get("hit", 0)), int(labels.get("wrong_anchor", 0))
     scored = int(frame["score"].notna().sum())
@@ -190,7 +190,7 @@ def stress(study: Study) -> None:
 def confidence(study: Study) -> None:
     """How sure the model is of its own tokens, and whether length changes that."""
     fit = fits.Entropy()(study.family("length"))
-    _show(plots.entropy_band(fit))
+    plot(lambda width: plots.entropy_band(fit, width=width))
     finding(
         fit.sentence(),
         "Between the bounds lies what the endpoint does not show of its distribution.",
@@ -203,8 +203,8 @@ def timing(study: Study) -> None:
     frame = study.frame
     cached = frame["cached_tokens"].fillna(0) > 0
     fresh = frame[~cached]
-    _show(plots.ttft_by_length(fresh))
-    _show(plots.latency_ecdf(frame, column="latency_s"))
+    plot(lambda width: plots.ttft_by_length(fresh, width=width))
+    plot(lambda width: plots.latency_ecdf(frame, column="latency_s", width=width))
     invalid = int((~frame["timing_valid"].fillna(True)).sum())
     note = f" {invalid:,} were measured while this client was saturated." if invalid else ""
     finding(
@@ -270,14 +270,6 @@ def _phantom(frame: pd.DataFrame) -> bool:
     return bool(frame["model"].str.startswith("phantom").any()) if len(frame) else False
 
 
-def _show(ax: Axes) -> None:
-    from matplotlib.figure import Figure
-
-    drawn = ax.get_figure(root=True)
-    assert isinstance(drawn, Figure)
-    figure(drawn, plots.alt_text(ax))
-
-
 def _tone(status: str) -> Tone:
     tones: dict[str, Tone] = {"ok": "plain", "censored": "unsure", "refused": "refused"}
     return tones[status]
@@ -334,6 +326,19 @@ def _percent(value: float | None) -> str:
 
 def _signed(value: float | None) -> str:
     return "not estimable" if value is None else f"{value:+.2f}"
+
+
+def _curves(fit: fits.DecayFit) -> pd.DataFrame:
+    """The curves as a person reads them: parameters in words, AICc's difference and weight."""
+    shown = fit.table()[["model", "parameters", "aicc", "delta", "weight"]].copy()
+    shown["parameters"] = shown["parameters"].map(
+        lambda values: ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in values.items())
+    )
+    return shown.rename(columns={"model": "curve", "aicc": "AICc", "delta": "above best"})
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _clip(text: str, limit: int) -> str:

@@ -5,19 +5,22 @@ The same output has to read well in JupyterLab, in a report without scripts, and
 
 from __future__ import annotations
 
+import base64
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Tile", "figure", "finding", "markdown", "table", "tiles"]
+__all__ = ["Tile", "figure", "finding", "markdown", "plot", "table", "tiles"]
 
 _PIXELS_PER_INCH = 100  # on the page; drawn at twice that, for sharp screens
+_WIDE, _NARROW = 8.6, 3.7  # inches: the report's column on a screen and on a phone
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +32,30 @@ class Tile:
     qualifier: str
 
 
+def plot(draw: Callable[[float], Axes]) -> None:
+    """Show a picture that is drawn for the page it stands on: once for a screen, once for a phone.
+
+    `draw` maps a width in inches to Axes that carry their alt text (see `bunny_probe.plots`).
+    """
+    from bunny_probe.plots import alt_text
+
+    axes, narrow = draw(_WIDE), draw(_NARROW)
+    alt = escape(alt_text(axes), quote=True)
+    wide_png, narrow_png = _png(_figure_of(axes)), _png(_figure_of(narrow))
+    _html(
+        f'<picture><source media="(max-width: 640px)" srcset="{_data_url(narrow_png)}">'
+        f'<img src="{_data_url(wide_png)}" alt="{alt}" width="{_pixels(wide_png)}"></picture>'
+    )
+
+
 def figure(drawn: Figure, alt: str) -> None:
     """Show a matplotlib figure as PNG with its description, and close it."""
-    import matplotlib.pyplot as plt
     from IPython.display import display
 
-    buffer = io.BytesIO()
-    drawn.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, bbox_inches="tight")
-    plt.close(drawn)
-    width = int.from_bytes(buffer.getvalue()[16:20], "big") // 2  # the PNG header's width in pixels
+    png = _png(drawn)
+    width = _pixels(png)
     display(  # type: ignore[no-untyped-call]
-        {"image/png": buffer.getvalue(), "text/plain": alt},
+        {"image/png": png, "text/plain": alt},
         metadata={"image/png": {"alt": alt, "width": width}},
         raw=True,
     )
@@ -92,6 +108,33 @@ def markdown(text: str) -> None:
     from IPython.display import Markdown, display
 
     display(Markdown(text))  # type: ignore[no-untyped-call]
+
+
+def _figure_of(axes: Axes) -> Figure:
+    from matplotlib.figure import Figure
+
+    drawn = axes.get_figure(root=True)
+    assert isinstance(drawn, Figure)
+    return drawn
+
+
+def _png(drawn: Figure) -> bytes:
+    """The figure as PNG at twice the page's resolution; closes it."""
+    import matplotlib.pyplot as plt
+
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, format="png", dpi=2 * _PIXELS_PER_INCH, bbox_inches="tight")
+    plt.close(drawn)
+    return buffer.getvalue()
+
+
+def _pixels(png: bytes) -> int:
+    """The width to show it at, from the PNG's header."""
+    return int.from_bytes(png[16:20], "big") // 2
+
+
+def _data_url(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
 
 def _html(text: str) -> None:

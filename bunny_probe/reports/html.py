@@ -55,6 +55,8 @@ def execute(
             log_output=False,
             execution_timeout=cell_timeout,
             start_timeout=120,
+            # the kernel's remark about its own loopback sockets is of no use to whoever reads a report
+            extra_arguments=["--IPKernelApp.log_level=40"],
             cwd=None,
         )
     except papermill.PapermillExecutionError as error:
