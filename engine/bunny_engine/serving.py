@@ -6,7 +6,10 @@ import asyncio
 import ipaddress
 import json
 import os
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -108,14 +111,30 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
     )
     key = os.environ[options.api_key_env] if options.api_key_env else None
     app = create_app(engine, tokenizer, Settings(api_key=key, aliases=options.aliases))
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
+    server = _server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
     watch = asyncio.create_task(_watch(server, options, console, listener, engine.info.name))
     try:
         await server.serve(sockets=[listener])
     finally:
         watch.cancel()
         engine.close()
+
+
+def _server(config: uvicorn.Config) -> uvicorn.Server:
+    """A server that ends well on SIGINT and SIGTERM; uvicorn's own would raise the signal once more."""
+    import uvicorn
+
+    class Quiet(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+            try:
+                yield
+            finally:
+                for each, handler in before.items():
+                    signal.signal(each, handler)
+
+    return Quiet(config)
 
 
 async def _watch(
