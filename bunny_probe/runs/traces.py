@@ -10,7 +10,8 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from bunny_probe.errors import RunError
@@ -65,6 +66,26 @@ def decode_trace(blob: bytes | None) -> TokenTrace:
     """Undoes `encode_trace`. Raises RunError on bytes that it did not make."""
     if blob is None:
         return TokenTrace()
+    with _told():
+        return _decode(blob)
+
+
+def trace_numbers(blob: bytes) -> TraceNumbers:
+    """The numeric columns alone. Raises RunError likewise."""
+    with _told():
+        return _numbers(_open(blob)[2])
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Says of damaged bytes that they are damaged."""
+    try:
+        yield
+    except (struct.error, zlib.error, ValueError, IndexError) as error:
+        raise RunError(f"a token trace in the run is damaged: {error}") from None
+
+
+def _decode(blob: bytes) -> TokenTrace:
     source, flags, sections = _open(blob)
     numbers = _numbers(sections)
     raw = _split(sections[4], sections[5])
@@ -86,11 +107,6 @@ def decode_trace(blob: bytes | None) -> TokenTrace:
     )
 
 
-def trace_numbers(blob: bytes) -> TraceNumbers:
-    """The numeric columns alone."""
-    return _numbers(_open(blob)[2])
-
-
 def _numbers(sections: Sequence[bytes]) -> TraceNumbers:
     arrival = _unpack("q", sections[0])
     total = 0
@@ -103,13 +119,10 @@ def _numbers(sections: Sequence[bytes]) -> TraceNumbers:
 
 
 def _open(blob: bytes) -> tuple[int, int, list[bytes]]:
-    try:
-        version, source, flags, _ = _HEAD.unpack_from(blob)
-        if version != _VERSION:
-            raise RunError(f"a token trace has format {version}, this version reads {_VERSION}")
-        body = zlib.decompress(blob[_HEAD.size :])
-    except (struct.error, zlib.error) as error:
-        raise RunError(f"a token trace in the run is damaged: {error}") from None
+    version, source, flags, _ = _HEAD.unpack_from(blob)
+    if version != _VERSION:
+        raise RunError(f"a token trace has format {version}, this version reads {_VERSION}")
+    body = zlib.decompress(blob[_HEAD.size :])
     sections, at = [], 0
     while at < len(body):
         (size,) = struct.unpack_from("<I", body, at)
