@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bunny_probe.errors import UsageError, unknown_choice
 from bunny_probe.records import Expectation, Observation, Probe, Score
+from bunny_probe.scores.absent import Absent
 from bunny_probe.scores.anchor import Anchor
 from bunny_probe.scores.base import Scorer
 from bunny_probe.scores.choice import Choice
@@ -29,6 +30,7 @@ __all__ = ["SCORERS", "Scorer", "score", "scorer_for"]
 SCORERS: dict[str, Scorer] = {
     scorer.name: scorer
     for scorer in (
+        Absent(),
         Anchor(),
         Choice(),
         Conflict(),

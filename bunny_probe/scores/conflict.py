@@ -22,15 +22,15 @@ from bunny_probe.errors import UsageError
 from bunny_probe.records import Probe, Score
 from bunny_probe.scores.base import Scorer, clip
 from bunny_probe.scores.cues import CONFLICT, abstains, denied, final_cues, only_joins
-from bunny_probe.scores.mentions import Mention, find
-from bunny_probe.scores.text import cut_new_turn, fold, words
+from bunny_probe.scores.mentions import contains, find_spelled
+from bunny_probe.scores.text import cut_new_turn, fold
 
 __all__ = ["Conflict"]
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict(Scorer):
-    """`first` and `last` are the two values in the order of the document."""
+    """`first` and `last` are the two values in the order of the document; "|" parts spellings of one."""
 
     name: ClassVar[str] = "conflict"
     first: str = ""
@@ -43,14 +43,12 @@ class Conflict(Scorer):
             raise UsageError("scorer 'conflict' needs the parameters 'first' and 'last'")
         values = (self.first, self.last)
         folded = fold(text)
-        mentions = find(folded, values)
+        mentions = find_spelled(folded, values)
         if mentions:
             folded = cut_new_turn(folded, mentions[0].end)
         mentions = [m for m in mentions if m.end <= len(folded)]
         asserted = [m for m in mentions if not denied(folded, m.start, m.end)]
         named = {m.value for m in mentions}
-        if any(_in_one_breath(folded, m, values[1 - m.value]) for m in mentions[:1]):
-            named = {0, 1}
         spotted = CONFLICT.search(folded)
         if self.open and (len(named) == 2 or spotted):
             how = f"says {spotted[0]!r}" if spotted else "gives both values"
@@ -65,24 +63,17 @@ class Conflict(Scorer):
         chosen = asserted[at]
         behind = asserted[at + 1 :]
         listed = any(m.value != chosen.value and only_joins(folded[chosen.end : m.start]) for m in behind[:1])
-        if listed or _in_one_breath(folded, chosen, values[1 - chosen.value]):
+        if listed:
             return self.result(0.0, "miss", "gives both values and does not choose", hedged=True)
         place = ("first_wins", "last_wins")[chosen.value]
-        value = values[chosen.value]
+        spellings = values[chosen.value].split("|")
+        value = spellings[0]
         if self.open:
             return self.result(0.0, place, f"gives {value!r} and does not tell of the conflict", value=value)
-        right = value in probe.expectation.answers
-        why = next((reason for reason in self.reasons if find(folded, [reason])), None)
+        right = not set(spellings).isdisjoint(probe.expectation.answers)
+        why = next((reason for reason in self.reasons if contains(folded, reason)), None)
         weighed = why is not None or len(named) == 2
         reason = f"gives {value!r}, the {('first', 'last')[chosen.value]} value"
         reason += f", and says {why!r}" if why else ", and weighs both" if weighed else ""
         label = "reasoned" if right and weighed else place
         return self.result(float(right), label, reason, value=value)
-
-
-def _in_one_breath(folded: str, mention: Mention, other: str) -> bool:
-    """Whether the other value stands right before this one without its unit: "30 or 45 days"."""
-    number = words(fold(other))[:1]
-    low = max(0, mention.start - 24)
-    before = find(folded[low : mention.start], number)
-    return bool(before) and only_joins(folded[low + before[-1].end : mention.start])

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from bunny_probe.scores.text import CJK, LETTER, fold, squeeze
 
-__all__ = ["Mention", "contains", "find"]
+__all__ = ["Mention", "contains", "find", "find_spelled"]
 
 _PIECE = re.compile(rf"[{CJK}]|{LETTER}+")
 _CODE_LENGTH = 4  # shortest value with a digit that may be split
@@ -48,6 +48,13 @@ def find(folded: str, values: Sequence[str]) -> list[Mention]:
     options = "|".join(f"({_pattern(values[index])})" for _, index in ordered)
     found = re.finditer(f"(?=[{firsts}])(?:{options})", folded)
     return [Mention(match.start(), match.end(), ordered[(match.lastindex or 1) - 1][1]) for match in found]
+
+
+def find_spelled(folded: str, things: Sequence[str]) -> list[Mention]:
+    """Every mention of `things`, each of which may hold several spellings parted by "|"."""
+    spellings = [(spelling, index) for index, thing in enumerate(things) for spelling in thing.split("|")]
+    found = find(folded, [spelling for spelling, _ in spellings])
+    return [Mention(m.start, m.end, spellings[m.value][1]) for m in found]
 
 
 def contains(folded: str, value: str) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from bunny_probe.records import Probe, Score
 from bunny_probe.scores.base import Scorer, clip
 from bunny_probe.scores.cues import abstains
-from bunny_probe.scores.mentions import find
+from bunny_probe.scores.mentions import find_spelled
 from bunny_probe.scores.text import cut_new_turn, fold
 
 __all__ = ["Negation"]
@@ -49,6 +49,4 @@ class Negation(Scorer):
 
 def _named(folded: str, things: tuple[str, ...]) -> list[str]:
     """The first spelling of each thing that the text names."""
-    spellings = [(spelling, index) for index, thing in enumerate(things) for spelling in thing.split("|")]
-    mentions = find(folded, [spelling for spelling, _ in spellings])
-    return [things[index].split("|")[0] for index in sorted({spellings[m.value][1] for m in mentions})]
+    return [things[index].split("|")[0] for index in sorted({m.value for m in find_spelled(folded, things)})]

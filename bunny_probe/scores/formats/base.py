@@ -15,6 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from bunny_probe.errors import UsageError, unknown_choice
@@ -41,12 +42,7 @@ class Checker:
         return self.function(text.strip(), **args)
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        hints = typing.get_type_hints(self.function)
-        known = {
-            name: hints[name]
-            for name, parameter in inspect.signature(self.function).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
+        known, needed = _signature(self.function)
         for key, value in args.items():
             if key not in known:
                 raise UsageError(unknown_choice(f"argument of format checker {self.name!r}", key, known))
@@ -55,10 +51,22 @@ class Checker:
                 raise UsageError(
                     f"argument {key!r} of format checker {self.name!r} is {value!r}; it takes {kind}"
                 )
-        signature = inspect.signature(self.function)
-        for name, parameter in signature.parameters.items():
-            if name in known and parameter.default is parameter.empty and name not in args:
+        for name in needed:
+            if name not in args:
                 raise UsageError(f"format checker {self.name!r} needs the argument {name!r}")
+
+
+@cache
+def _signature(function: Callable[..., Verdict]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The arguments of a checker with their types, and those that must be given."""
+    hints = typing.get_type_hints(function)
+    found = {
+        name: parameter
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    needed = tuple(name for name, parameter in found.items() if parameter.default is parameter.empty)
+    return {name: hints[name] for name in found}, needed
 
 
 def _is_a(value: Any, hint: Any) -> bool:

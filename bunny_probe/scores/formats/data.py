@@ -190,7 +190,7 @@ _PATTERNS = {
     "percent": r"\d+(?:\.\d+)?%",
     "thousands": r"\d{1,3}(?:,\d{3})+",
     "dollars": r"\$\d+(?:,\d{3})*(?:\.\d{2})?",
-    "yuan": r"[¥¥]\d+(?:,\d{3})*(?:\.\d{2})?",
+    "yuan": r"[\u00a5\uffe5]\d+(?:,\d{3})*(?:\.\d{2})?",
     "fraction": r"\d+/\d+",
     "scientific": r"-?\d\.\d+[eE][+-]?\d+",
     "range": r"\d+(?:-|–|~|至)\d+",

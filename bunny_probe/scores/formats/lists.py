@@ -10,53 +10,13 @@ from bunny_probe.scores.formats.base import Verdict, checker, lines
 from bunny_probe.scores.numerals import numerals
 from bunny_probe.scores.text import fold, words
 
-_ROMAN = [
-    "I",
-    "II",
-    "III",
-    "IV",
-    "V",
-    "VI",
-    "VII",
-    "VIII",
-    "IX",
-    "X",
-    "XI",
-    "XII",
-    "XIII",
-    "XIV",
-    "XV",
-    "XVI",
-    "XVII",
-    "XVIII",
-    "XIX",
-    "XX",
-]
-_HAN = [
-    "一",
-    "二",
-    "三",
-    "四",
-    "五",
-    "六",
-    "七",
-    "八",
-    "九",
-    "十",
-    "十一",
-    "十二",
-    "十三",
-    "十四",
-    "十五",
-    "十六",
-    "十七",
-    "十八",
-    "十九",
-    "二十",
-]
+_ROMAN = "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX".split()  # noqa: SIM905
+_HAN = list("一二三四五六七八九十") + [f"十{d}" for d in "一二三四五六七八九"] + ["二十"]
 _CIRCLED = [chr(0x2460 + i) for i in range(20)]
 _LETTERS = [chr(ord("a") + i) for i in range(20)]
 _COUNTS = [str(i) for i in range(1, 21)]
+# Chinese typing gives full-width marks; a numbering is the same with either
+_NARROW = {0xFF1A: ":", 0xFF08: "(", 0xFF09: ")", 0xFF0E: "."}
 # style → (labels in order, text before the label, text behind it)
 _STYLES: dict[str, tuple[list[str], str, str]] = {
     "1.": (_COUNTS, "", "."),
@@ -89,7 +49,7 @@ def numbered_list(text: str, *, items: int | None = None, style: str = "1.", onl
     labels, before, behind = _STYLES[style]
     found = 0
     for row in lines(text):
-        plain = row.strip().replace(":", ":").replace("**", "")
+        plain = row.strip().translate(_NARROW).replace("**", "")
         mark = f"{before}{labels[found]}{behind}" if found < len(labels) else "\0"
         rest = plain.removeprefix(mark)
         # "1.5" is no item, "1.猫" is one
@@ -161,7 +121,7 @@ def checklist(text: str, *, items: int, ticked: int = 0) -> Verdict:
 def key_value(
     text: str, *, keys: list[str] | None = None, items: int | None = None, separator: str = ":"
 ) -> Verdict:
-    rows = [row.replace(":", ":") if separator == ":" else row for row in lines(text)]
+    rows = [row.translate(_NARROW) if separator == ":" else row for row in lines(text)]
     pairs = [row.partition(separator) for row in rows]
     for (key, mark, value), row in zip(pairs, rows, strict=True):
         if not (key.strip() and mark and value.strip()):
@@ -211,5 +171,5 @@ def ordered(text: str, *, by: str, items: int | None = None, separator: str = "\
 
 @checker("acrostic", "the first letters of the lines (Chinese: characters) spell a word")
 def acrostic(text: str, *, word: str) -> Verdict:
-    firsts = "".join(w[0] for line in lines(text) if (w := words(fold(line))))
+    firsts = "".join(w[0][0] for line in lines(text) if (w := words(fold(line))))
     return Verdict(firsts == fold(word), f"first letters spell {firsts[:30]!r}, wanted {word!r}")

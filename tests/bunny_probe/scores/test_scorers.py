@@ -194,7 +194,7 @@ def test_negation(text: str, label: str) -> None:
 def test_conflict_with_a_rule(text: str, label: str, value: float) -> None:
     """Which clause won, and whether the document's rule was given as the reason."""
     result = judged(
-        "conflict", text, ["45 days"], ["30 days"], first="30 days", last="45 days", reasons=["special terms"]
+        "conflict", text, ["45"], ["30"], first="30|thirty", last="45|forty-five", reasons=["special terms"]
     )
     assert (result.label, result.value) == (label, value), result.reason
 
