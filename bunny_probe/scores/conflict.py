@@ -15,6 +15,7 @@ are right half of the time, and only a model that applies the rule is right in b
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,6 +27,8 @@ from bunny_probe.scores.mentions import contains, find_spelled
 from bunny_probe.scores.text import cut_new_turn, fold
 
 __all__ = ["Conflict"]
+
+_UNIT = re.compile(r"^\s?[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,8 @@ class Conflict(Scorer):
         cues = [c for c in final_cues(folded) if any(m.start >= c for m in asserted)]
         at = next(i for i, m in enumerate(asserted) if not cues or m.start >= cues[-1])
         chosen = asserted[at]
-        behind = asserted[at + 1 :]
-        listed = any(m.value != chosen.value and only_joins(folded[chosen.end : m.start]) for m in behind[:1])
-        if listed:
+        behind = asserted[at + 1 : at + 2]
+        if any(m.value != chosen.value and _in_one_breath(folded[chosen.end : m.start]) for m in behind):
             return self.result(0.0, "miss", "gives both values and does not choose", hedged=True)
         place = ("first_wins", "last_wins")[chosen.value]
         spellings = values[chosen.value].split("|")
@@ -77,3 +79,8 @@ class Conflict(Scorer):
         reason += f", and says {why!r}" if why else ", and weighs both" if weighed else ""
         label = "reasoned" if right and weighed else place
         return self.result(float(right), label, reason, value=value)
+
+
+def _in_one_breath(between: str) -> bool:
+    """Whether two values are merely listed, each with its unit or not: "30 days or 45 days"."""
+    return only_joins(_UNIT.sub("", between[:64]))
