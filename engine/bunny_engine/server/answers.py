@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -59,31 +60,37 @@ class Answer(Watched):
         }
 
     async def send(self, send: Send) -> None:
+        await (self._send_stream(send) if self._style.stream else self._send_whole(send))
+
+    async def _send_whole(self, send: Send) -> None:
+        try:
+            async with self._events() as events:
+                response = json_response(await self._whole(events))
+        except Exception as fault:
+            response = failure(fault)
+        await plain(response, send)
+
+    async def _send_stream(self, send: Send) -> None:
         started = False
         try:
-            async with running(self._engine, self._vocabulary, self._work, self._style.parallel) as events:
-                if not self._style.stream:
-                    response = json_response(await self._whole(events))
-                else:
+            async with self._events() as events, aclosing(self._chunks(events)) as chunks:
+                async for chunk in chunks:
                     # the status waits for the engine's first word, so that a full queue is a 429 and no stream
-                    async for chunk in self._chunks(events):
-                        if not started:
-                            await send(
-                                {"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS}
-                            )
-                            started = True
-                        await send(_body(chunk, more=True))
+                    if not started:
+                        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+                        started = True
+                    await send(_body(chunk, more=True))
         except Exception as fault:
             error = as_api_error(fault)
-            if started:
-                self._trace.fault = error.kind
-                await send(_body(_event(error_object(error)), more=True))
-            else:
-                response = failure(error)
-        if started:
-            await send(_body(b"", more=False))
-        else:
-            await plain(response, send)
+            if not started:
+                await plain(failure(error), send)
+                return
+            self._trace.fault = error.kind
+            await send(_body(_event(error_object(error)), more=True))
+        await send(_body(b"", more=False))
+
+    def _events(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        return running(self._engine, self._vocabulary, self._work, self._style.parallel)
 
     async def _whole(self, events: AsyncIterator[Event]) -> dict[str, Any]:
         starts: dict[int, PromptStart] = {}
@@ -103,7 +110,7 @@ class Answer(Watched):
             answer["timings"] = self._tally.timings()
         return answer
 
-    async def _chunks(self, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    async def _chunks(self, events: AsyncIterator[Event]) -> AsyncGenerator[bytes, None]:
         rest: dict[str, Any] = {"usage": None} if self._style.include_usage else {}
 
         def chunk(said: dict[str, Any] | None) -> bytes:

@@ -66,7 +66,7 @@ def _endpoint(context: Context, path: str, handler: Handler) -> Callable[[Reques
 async def _http_error(request: Request, fault: Exception) -> Response:
     """404 and 405 as Starlette finds them, in OpenAI's shape."""
     assert isinstance(fault, HTTPException)
-    method, path = request.method, request.url.path[:200]
+    method, path = request.method, request.scope["path"][:200]  # not request.url: a mad Host header has none
     if fault.status_code == 405:
         message = f"{method} is not allowed on {path}."
     else:

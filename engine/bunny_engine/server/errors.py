@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
@@ -89,7 +90,7 @@ def as_api_error(fault: Exception) -> ApiError:
     if isinstance(fault, ApiError):
         return fault
     if isinstance(fault, EngineBusy):
-        seconds = max(1, round(fault.retry_after))
+        seconds = max(1, math.ceil(fault.retry_after))
         return ApiError(
             429,
             f"The engine's queue is full. Try again in {seconds} s.",

@@ -35,9 +35,12 @@ class PromptEncoder:
             tokenizer.chat_template, self._markers, tokenizer.template_variables(), now
         )
 
-    async def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> list[int]:
+    async def chat(
+        self, messages: Sequence[Mapping[str, str]], *, bounded: bool = True, **options: Any
+    ) -> list[int]:
         """Ids of the rendered conversation. A marker written in a message stays text."""
-        self._refuse_hopeless([message["content"] for message in messages], "messages")
+        if bounded:
+            self._refuse_hopeless([message["content"] for message in messages], "messages")
         size = sum(len(message["content"]) for message in messages)
         return await _off_loop(size, lambda: self._chat(messages, options))
 

@@ -43,6 +43,7 @@ async def tokenize(context: Context, request: Request) -> Response:
         rows = [
             await context.encoder.chat(
                 given["messages"],
+                bounded=False,
                 add_generation_prompt=given.get("add_generation_prompt", not going_on),
                 continue_final_message=going_on,
                 variables=given.get("chat_template_kwargs"),

@@ -151,6 +151,14 @@ def test_a_prefix_is_reused_and_shows_in_usage(small: Served) -> None:
     assert small.post(COMPLETION, **other)["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 33])
+def test_a_wholly_cached_prompt_is_still_answered(small: Served, length: int) -> None:
+    """Prompts that end at, before and after a chunk's border (16 here) get their first answer again."""
+    body = {"prompt": list(range(40, 40 + length)), "max_tokens": 6, "temperature": 0, "logprobs": 2}
+    answers = [small.post(COMPLETION, **body)["choices"] for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+
+
 def test_overflow_is_always_400(small: Served) -> None:
     """At and around the context's end: an answer or the refusal that clients know, never a 5xx."""
     context = small.engine.info.context_length

@@ -313,6 +313,9 @@ async def test_a_full_queue_is_429(body: dict[str, Any]) -> None:
     refused = await ask(saying("x", busy=2.6), CHAT, body)
     assert error_of(refused, 429)["type"] == "rate_limit_error"
     assert refused.headers["retry-after"] == "3"
+    scored = await ask(saying("x", busy=0.1), "/v1/score", {"text_1": "a", "text_2": "b"})
+    error_of(scored, 429)
+    assert scored.headers["retry-after"] == "1"
 
 
 async def test_a_fault_before_the_answer_is_500(caplog: pytest.LogCaptureFixture) -> None:
