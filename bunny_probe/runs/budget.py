@@ -61,7 +61,7 @@ class Budget:
         self.dollars, self.tokens, self.calls, self.price = dollars, tokens, calls, price
         self.spent_dollars, self.spent_tokens, self.spent_calls = 0.0, 0, 0
         self._reserved: list[Reservation] = []
-        self._ratio: float | None = None  # the server's count over ours, the worst seen
+        self._worst: tuple[int, int] | None = None  # (the server's count, ours) with the highest ratio seen
 
     @property
     def open(self) -> int:
@@ -101,8 +101,7 @@ class Budget:
         )
         if attempt is not None and (usage := attempt.usage).prompt_tokens is not None:
             prompt = usage.prompt_tokens
-            if rendered.intended_tokens:
-                self._ratio = max(self._ratio or 0.0, prompt / rendered.intended_tokens)
+            self._learn(prompt, rendered.intended_tokens)
             if usage.source == "usage" and usage.completion_tokens is not None:
                 completion = usage.completion_tokens
             dollars = self.price.cost(prompt, completion) if self.price else 0.0
@@ -122,9 +121,14 @@ class Budget:
             parts.append(f"${self.spent_dollars:.4f} of ${self.dollars:.4f}")
         return ", ".join(parts) or "no limit"
 
+    def _learn(self, counted: int, planned: int | None) -> None:
+        if planned and (self._worst is None or counted * self._worst[1] > self._worst[0] * planned):
+            self._worst = counted, planned
+
     def _worst_prompt(self, rendered: Rendered) -> int:
-        if rendered.intended_tokens is not None and self._ratio is not None:
-            return math.ceil(rendered.intended_tokens * self._ratio)
+        if rendered.intended_tokens is not None and self._worst is not None:
+            counted, planned = self._worst
+            return -(-rendered.intended_tokens * counted // planned)  # rounded up
         return max(_most_tokens(rendered.messages), rendered.intended_tokens or 0)
 
 

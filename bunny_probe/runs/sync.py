@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 __all__ = ["run_sync"]
@@ -52,21 +53,36 @@ def _in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     thread = threading.Thread(target=work, name="bunny-probe", daemon=True)
     thread.start()
     interrupt: KeyboardInterrupt | None = None
-    while thread.is_alive():
-        try:
-            thread.join()
-        except KeyboardInterrupt as error:
-            interrupt = error
-            started.wait()
-            if handle:
-                loop, task = handle[0]
-                with suppress(RuntimeError):  # it has just ended by itself
-                    loop.call_soon_threadsafe(task.cancel)
+    with _interrupts_raise():
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt as error:
+                interrupt = error
+                started.wait()
+                if handle:
+                    loop, task = handle[0]
+                    with suppress(RuntimeError):  # it has just ended by itself
+                        loop.call_soon_threadsafe(task.cancel)
     if interrupt is not None:
         raise interrupt
     if failure:
         raise failure[0]
     return result[0]
+
+
+@contextmanager
+def _interrupts_raise() -> Iterator[None]:
+    """An interrupt raises here: whoever runs the outer loop would wait for it, and it waits for us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if before is not None:  # None: a handler that was not set from Python, and cannot be set again
+            signal.signal(signal.SIGINT, before)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
