@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bunny_probe.cost.expression import fill
 from bunny_probe.cost.money import money, plain
 from bunny_probe.cost.simulate import Point, derived_values, lost_share, term_costs
 from bunny_probe.cost.worksheet import Option, Term, Worksheet
@@ -100,18 +100,13 @@ def _filled(sheet: Worksheet, option: Option, term: Term) -> tuple[str, str]:
     steps = []
     values = derived_values(sheet, option, term)
     for symbol, formula in term.derived:
-        worked = _with(formula, texts)
+        worked = fill(formula, texts)
         texts[symbol] = f"{float(values[symbol].magnitude):,.4g} {_UNITS.get(symbol, '')}".strip()
         steps.append(f"{symbol.replace('_', ' ')} = {worked} = {texts[symbol]}")
-    return _with(term.formula, texts), "; ".join(steps)
+    return fill(term.formula, texts), "; ".join(steps)
 
 
 _UNITS = {"gpus": "GPU", "gpu_seconds": "s"}
-
-
-def _with(formula: str, texts: Mapping[str, str]) -> str:
-    filled = re.sub(r"\b[a-z_]+\b", lambda m: texts.get(m[0], m[0]), formula)
-    return filled.replace("*", "×").replace(" - ", " − ")
 
 
 def _year(sheet: Worksheet, term: Term) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bunny_probe.cost.units import COUNTED, Dims, dims_text, fits_into
 
-__all__ = ["FormulaFault", "Value", "evaluate", "names"]
+__all__ = ["FormulaFault", "Value", "evaluate", "fill", "names"]
 
 _LONGEST = 500
 _DEEPEST = 40
@@ -69,6 +69,18 @@ def evaluate(formula: str, known: Mapping[str, Value]) -> Value:
     if not np.all(np.isfinite(value.magnitude)):
         raise FormulaFault(f"{formula}: the result is not a finite number (a division by zero, or too large)")
     return value
+
+
+def fill(formula: str, texts: Mapping[str, str]) -> str:
+    """The formula as people write it, with the texts of its numbers in place of its names."""
+
+    def number(match: re.Match[str]) -> str:
+        text = texts.get(match[2], match[2])
+        divides = match[1] and "/" in text  # a / b/c would read as (a / b) / c
+        return (match[1] or "") + (f"({text})" if divides else text)
+
+    filled = re.sub(r"(/ ?)?\b([A-Za-z_]\w*)\b", number, formula)
+    return filled.replace("**", "^").replace("*", "×").replace(" - ", " − ")
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────────

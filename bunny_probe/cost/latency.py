@@ -98,7 +98,7 @@ class LatencyLoss:
     def of(self, seconds: npt.ArrayLike, grace: float, patience: float, most: float) -> Floats:
         """The loss function itself, for pictures."""
         t = np.asarray(seconds, dtype=float)
-        return most * self._loss(t, np.asarray(grace), np.asarray(patience))
+        return np.asarray(most * self._loss(t, np.asarray(grace), np.asarray(patience)), dtype=float)
 
     def _mean(self, seconds: Floats, grace: Floats, patience: Floats) -> Floats:
         if self.shape == "threshold":
@@ -121,7 +121,7 @@ class LatencyLoss:
 
     def _loss(self, t: Floats, grace: Floats, patience: Floats) -> Floats:
         if self.shape == "threshold":
-            return (t > patience).astype(float)
+            return np.asarray(t > patience, dtype=float)
         if self.shape == "ramp":
             return np.asarray(np.clip((t - grace) / np.maximum(patience - grace, 1e-12), 0.0, 1.0), dtype=float)
         return np.asarray(-np.expm1(-np.maximum(t - grace, 0.0) / patience), dtype=float)
@@ -132,7 +132,8 @@ def _ramp_mean(seconds: Floats, grace: Floats, patience: Floats) -> Floats:
     sums = np.concatenate([[0.0], np.cumsum(seconds)])
     first, last = np.searchsorted(seconds, grace), np.searchsorted(seconds, patience)
     rising = sums[last] - sums[first] - grace * (last - first)
-    return np.clip((rising / (patience - grace) + seconds.size - last) / seconds.size, 0.0, 1.0)
+    lost = (rising / (patience - grace) + seconds.size - last) / seconds.size
+    return np.asarray(np.clip(lost, 0.0, 1.0), dtype=float)
 
 
 def mix_weights(lengths: list[float], length: float) -> tuple[float, ...]:

@@ -30,7 +30,7 @@ _NUMBER = (
 _SCALED = re.compile(
     rf"\s*([-+−]?)\s*({_NUMBER})(?:(Ki|Mi|Gi|Ti|K|k|M)(?![A-Za-z])|\s*(百万|万|亿|千|thousand|million|billion))?"
 )
-_WORD = re.compile(r"[A-Za-zµμ%‰元美港日欧次年月周天时小分秒人工块$€£¥·-]+")
+_GROUPING = "{!r} is not a number; thousands are grouped in threes by commas: 1,234,567.8"
 
 
 class UnitFault(ValueError):
@@ -93,6 +93,8 @@ class Units:
         while True:
             match = _SCALED.match(plain)
             if not match:
+                if plain[:1].isdigit():
+                    raise UnitFault(_GROUPING.format(text))
                 raise UnitFault(f"no number in {text!r}; write for example '12 %', '3.4 万 CNY' or '2 to 5 s'")
             values.append((self._scaled(match), match[4] or match[3] or ""))
             plain = plain[match.end() :]
@@ -104,7 +106,7 @@ class Units:
             scale = self._scale(values[1][1])  # "3 to 5 万": the scale belongs to both
             values[0] = (values[0][0] * scale, values[1][1])
         if plain and re.match(r"[\d.,]", plain):
-            raise UnitFault(f"{text!r} is not a number; thousands are grouped in threes by commas: 1,234,567.8")
+            raise UnitFault(_GROUPING.format(text))
         unit = self.parse(plain)
         if currency:
             worth = self._word(currency, text)

@@ -56,7 +56,7 @@ def test_every_summand_shows_its_numbers_and_its_source(sheet: Worksheet) -> Non
 
 
 def test_the_stated_total_lies_inside_its_interval(sheet: Worksheet) -> None:
-    """Ranges around the stated values give an interval around the stated total, the ends told with their error."""
+    """Ranges around the stated values give an interval around the stated total, with its error."""
     found = yearly(sheet, sheet.option("A"), draw(sheet, 4096, seed=3)).total
     assert found.low < found.stated < found.high
     assert 0 < found.error < 0.01 * (found.high - found.low)
