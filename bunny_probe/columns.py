@@ -27,6 +27,9 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "decoding_id": ("string", "hash of the decoding"),
     "temperature": ("float64", "sampling temperature"),
     "repetition_penalty": ("float64", "repetition penalty as asked; NaN when it was not sent"),
+    "frequency_penalty": ("float64", "frequency penalty as asked; NaN when it was not sent"),
+    "presence_penalty": ("float64", "presence penalty as asked; NaN when it was not sent"),
+    "decoding_seed": ("Int64", "sampling seed as asked; <NA> when it was not sent"),
     # what came of it
     "outcome": ("string", "why it ended, see records.Outcome"),
     "answered": ("boolean", "outcome is answered: the row may be scored"),
