@@ -118,7 +118,7 @@ KINDS = (*_BUILDERS, "blank")
     summary="ten kinds of broken or hostile input, with a question that must be answered all the same",
     scorer="anchor",
     uses=("lengths", "languages", "domains"),
-    max_tokens=48,
+    max_tokens=64,
     parameters={
         "kinds": Parameter(KINDS, "which edge kinds", choices=KINDS),
         "size": Parameter(64, "how much of the disturbance: words, marks or digits", low=8, high=100_000),
@@ -159,7 +159,7 @@ def _probe(cell: Cell, kind: str, rng: Rng, asked: Fact, other: Fact, size: int)
         domain=cell.domain,
         seed=cell.seed,
         cluster=f"edges-{cell.language}-{cell.domain}-{cell.length or 0}-{cell.seed}",
-        max_tokens=48,
+        max_tokens=64,
         anchors=anchors,
     )
 

@@ -26,7 +26,7 @@ _TWINS = ("without", "with")
     summary="do not mention X, and its positive twin",
     scorer="negation",
     uses=("lengths", "languages", "domains"),
-    max_tokens=48,
+    max_tokens=64,
     parameters={"sets": Parameter((), "ids of sets; none: they take turns", like=str)},
 )
 def negation(entry: Entry, params: Params) -> Iterator[Probe]:
@@ -58,9 +58,9 @@ def negation(entry: Entry, params: Params) -> Iterator[Probe]:
                 recipe=recipe,
                 expectation=Expectation(
                     "negation",
-                    answers=rest if without else (member,),
+                    answers=rest if without else (member, *rest),
                     distractors=(member,) if without else (),
-                    params={"share": 0.5},
+                    params={"share": 0.5, "must": 0 if without else 1},
                 ),
                 length_tokens=cell.length,
                 variant=twin,
@@ -68,5 +68,5 @@ def negation(entry: Entry, params: Params) -> Iterator[Probe]:
                 domain=cell.domain if cell.length else "",
                 seed=cell.seed,
                 cluster=f"negation-{item['id']}-{cell.language}-{cell.length or 0}-{cell.seed}",
-                max_tokens=48,
+                max_tokens=64,
             )

@@ -39,6 +39,11 @@ class Absent(Scorer):
             why = f"invents {clip(invented[0])!r}, which stands nowhere"
             return self.result(0.0, "fail", why, value=invented[0])
         said = abstains(folded)
+        number = re.search(r"\d[\w.,:-]*", folded)
+        if said is None and number and number[0] not in fold(probe.recipe.tail):
+            return self.result(
+                0.0, "fail", f"gives {clip(number[0])!r} where nothing is stated", value=number[0]
+            )
         if said is None:
             return self.result(0.0, "miss", "does not say that it is not there")
         return self.result(1.0, "pass", f"says {clip(said)!r}")

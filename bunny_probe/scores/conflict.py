@@ -9,6 +9,8 @@ it is 1 for an answer that shows the conflict. The label tells which way the ans
     first_wins  the value that stands first, taken without a reason
     last_wins   the value that stands last, likewise
 
+A `control` document says the same in both clauses: there an alarm is false (`fail`) and the value a `hit`.
+
 In one order a right value may be luck of its place: asked in both orders, first-wins and last-wins models
 are right half of the time, and only a model that applies the rule is right in both.
 """
@@ -40,6 +42,7 @@ class Conflict(Scorer):
     last: str = ""
     reasons: tuple[str, ...] = ()  # words that only an answer which applies the rule uses
     open: bool = False  # no rule decides: the conflict itself is the answer
+    control: bool = False  # both clauses say the same: to see a conflict is a false alarm
 
     def judge(self, probe: Probe, text: str) -> Score:
         if not (self.first and self.last):
@@ -53,6 +56,8 @@ class Conflict(Scorer):
         asserted = [m for m in mentions if not denied(folded, m.start, m.end)]
         named = {m.value for m in mentions}
         spotted = CONFLICT.search(folded)
+        if self.control and spotted:
+            return self.result(0.0, "fail", f"says {spotted[0]!r} where nothing is in conflict")
         if self.open and (len(named) == 2 or spotted):
             how = f"says {spotted[0]!r}" if spotted else "gives both values"
             return self.result(1.0, "reasoned", f"shows the conflict: {how}", value=None)
@@ -70,6 +75,8 @@ class Conflict(Scorer):
         place = ("first_wins", "last_wins")[chosen.value]
         spellings = values[chosen.value].split("|")
         value = spellings[0]
+        if self.control:
+            return self.result(1.0, "hit", f"gives {value!r}, which both clauses say", value=value)
         if self.open:
             return self.result(0.0, place, f"gives {value!r} and does not tell of the conflict", value=value)
         right = not set(spellings).isdisjoint(probe.expectation.answers)

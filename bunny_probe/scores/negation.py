@@ -25,6 +25,7 @@ class Negation(Scorer):
 
     name: ClassVar[str] = "negation"
     share: float = 0.5
+    must: int = 0  # so many of the first `answers` are indispensable
 
     def judge(self, probe: Probe, text: str) -> Score:
         folded = cut_new_turn(fold(text), 1)
@@ -35,10 +36,13 @@ class Negation(Scorer):
             )
         wanted = probe.expectation.answers
         found = _named(folded, wanted)
+        words = abstains(folded)
+        if words is not None and wanted and not found:
+            return self.result(0.0, "abstain", f"says {clip(words)!r} and does not do the task")
+        lacking = [item.split("|")[0] for item in wanted[: self.must] if item.split("|")[0] not in found]
+        if lacking:
+            return self.result(0.0, "fail", f"does not mention {clip(', '.join(lacking))!r}", found=len(found))
         if wanted and len(found) < self.share * len(wanted):
-            words = abstains(folded)
-            if words is not None and not found:
-                return self.result(0.0, "abstain", f"says {clip(words)!r} and does not do the task")
             missing = [item.split("|")[0] for item in wanted if item.split("|")[0] not in found]
             why = f"names {len(found)} of {len(wanted)}, lacks {clip(', '.join(missing))}"
             return self.result(0.0, "fail", why, found=len(found))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from bunny_probe.errors import UsageError, unknown_choice
 from bunny_probe.scores.formats.base import Verdict, checker, lines
 from bunny_probe.scores.numerals import numerals
-from bunny_probe.scores.text import fold, words
+from bunny_probe.scores.text import CJK, fold, words
 
 _ROMAN = "I II III IV V VI VII VIII IX X XI XII XIII XIV XV XVI XVII XVIII XIX XX".split()  # noqa: SIM905
 _HAN = list("一二三四五六七八九十") + [f"十{d}" for d in "一二三四五六七八九"] + ["二十"]
@@ -16,6 +16,7 @@ _CIRCLED = [chr(0x2460 + i) for i in range(20)]
 _LETTERS = [chr(ord("a") + i) for i in range(20)]
 _COUNTS = [str(i) for i in range(1, 21)]
 # Chinese typing gives full-width marks; a numbering is the same with either
+_RUN = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+(?:[-'][^\W_{CJK}]+)*")
 _NARROW = {0xFF1A: ":", 0xFF08: "(", 0xFF09: ")", 0xFF0E: "."}
 # style → (labels in order, text before the label, text behind it)
 _STYLES: dict[str, tuple[list[str], str, str]] = {
@@ -42,8 +43,15 @@ _STYLES: dict[str, tuple[list[str], str, str]] = {
 }
 
 
-@checker("numbered_list", "items numbered in order in a stated style; `only`: nothing beside the items")
-def numbered_list(text: str, *, items: int | None = None, style: str = "1.", only: bool = False) -> Verdict:
+def _count(item: str) -> int:
+    """Words of an item; a run of unspaced characters is one."""
+    return len(_RUN.findall(item))
+
+
+@checker("numbered_list", "items numbered in order in a style; `only`: nothing beside; `words`: most an item")
+def numbered_list(
+    text: str, *, items: int | None = None, style: str = "1.", only: bool = False, words: int = 0
+) -> Verdict:
     if style not in _STYLES:
         raise UsageError(unknown_choice("numbering style", style, _STYLES))
     labels, before, behind = _STYLES[style]
@@ -56,6 +64,8 @@ def numbered_list(text: str, *, items: int | None = None, style: str = "1.", onl
         begins = rest != plain and rest.strip() and not rest[0].isdigit()
         if begins:
             found += 1
+            if words and _count(rest) > words:
+                return Verdict(False, f"item {found} has {_count(rest)} words, wanted at most {words}")
         elif only:
             return Verdict(False, f"line {row[:30]!r} is not item {found + 1} in the style {style!r}")
     if items is not None and found != items:
@@ -63,13 +73,18 @@ def numbered_list(text: str, *, items: int | None = None, style: str = "1.", onl
     return Verdict(found > 0, f"{found} items numbered in the style {style!r}")
 
 
-@checker("bulleted_list", "items that begin with a mark; `only`: nothing beside the items")
-def bulleted_list(text: str, *, items: int | None = None, mark: str = "-", only: bool = False) -> Verdict:
+@checker("bulleted_list", "items that begin with a mark; `only`: nothing beside; `words`: most an item")
+def bulleted_list(
+    text: str, *, items: int | None = None, mark: str = "-", only: bool = False, words: int = 0
+) -> Verdict:
     rows = [row.strip() for row in lines(text)]
     body = [row for row in rows if row.startswith(mark) and row[len(mark) :].strip(" *") != ""]
     if only and len(body) != len(rows):
         other = next(row for row in rows if row not in body)
         return Verdict(False, f"line {other[:30]!r} does not begin with {mark!r}")
+    longest = max((_count(row) for row in body), default=0)
+    if words and longest > words:
+        return Verdict(False, f"an item has {longest} words, wanted at most {words}")
     if items is not None and len(body) != items:
         return Verdict(False, f"{len(body)} lines begin with {mark!r}, wanted {items}")
     return Verdict(bool(body), f"{len(body)} lines begin with {mark!r}")
@@ -95,8 +110,8 @@ def nested_list(text: str, *, items: int, children: int, levels: int = 2) -> Ver
     return Verdict(True, f"{items} items with {children} sub-items each, {levels} levels")
 
 
-@checker("separated", "one line of `items` parts, parted by a separator and nothing else")
-def separated(text: str, *, items: int, separator: str = ",", tight: bool = False) -> Verdict:
+@checker("separated", "one line of `items` parts, parted by a separator and nothing else; `words`: most a part")
+def separated(text: str, *, items: int, separator: str = ",", tight: bool = False, words: int = 0) -> Verdict:
     rows = lines(text)
     if len(rows) != 1:
         return Verdict(False, f"{len(rows)} lines, wanted one")
@@ -105,6 +120,9 @@ def separated(text: str, *, items: int, separator: str = ",", tight: bool = Fals
         return Verdict(False, "an empty part")
     if tight and any(part != part.strip() for part in parts):
         return Verdict(False, f"a space beside {separator!r}")
+    longest = max(map(_count, parts))
+    if words and longest > words:
+        return Verdict(False, f"a part has {longest} words, wanted at most {words}")
     return Verdict(len(parts) == items, f"{len(parts)} parts parted by {separator!r}, wanted {items}")
 
 

@@ -72,6 +72,11 @@ def _settle(probe: Probe, text: str) -> str:
             found = re.search(pattern, text)
             assert found is not None
             return found[1]
+    said = []
+    for template in (text for item in scenarios for text in item["plain"]):
+        said += re.findall(re.escape(template).replace(r"\{value\}", r"(\w+?)"), text)
+    if len(set(said)) == 1:
+        return str(said[0])
     return {"en": "The document contradicts itself.", "zh": "文件自相矛盾。"}[probe.language]
 
 
@@ -166,6 +171,7 @@ def test_edges_hold_their_disturbance() -> None:
 def test_both_orders_say_the_same() -> None:
     """The two orders of a conflict hold the same clauses, in the same cluster, the other way round."""
     found = list(probes(entry("conflict", samples=4)))
+    found = [probe for probe in found if not probe.variant.startswith("control")]
     for one, other in zip(found[::2], found[1::2], strict=True):
         assert one.cluster == other.cluster
         assert sorted(prompt(one)) == sorted(prompt(other))
