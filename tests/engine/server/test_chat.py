@@ -161,7 +161,8 @@ async def test_entries_count_as_usage_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stop", "shown"), [("dog", "The "), (["zzz", " d"], "The"), (["The"], ""), ("zzz", "The dog")]
+    ("stop", "shown"),
+    [("dog", "The "), (["zzz", " d"], "The"), (["The"], ""), ("zzz", "The dog"), (["dogs", "gg"], "The dog")],
 )
 async def test_stop_strings_are_not_shown(stop: object, shown: str) -> None:
     """The text ends before the stop string, streamed too, and the engine's slot is free again."""
