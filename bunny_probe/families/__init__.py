@@ -15,7 +15,7 @@ from dataclasses import replace
 from bunny_probe.errors import SuiteError, unknown_choice
 from bunny_probe.families.base import REGISTRY, Task
 from bunny_probe.records import Probe, Trial
-from bunny_probe.suites import Entry, Suite
+from bunny_probe.suites import MAX_LENGTH, Entry, Suite
 
 __all__ = ["TASKS", "check", "find_task", "plan", "probes"]
 
@@ -47,6 +47,32 @@ def check(suite: Suite) -> None:
                 used = ", ".join(task.uses) or "none of the coordinates"
                 message = f"{entry.family}/{entry.task} does not vary {key}; it uses {used}"
                 raise SuiteError(message, file=entry.where, key=key)
+        if task.languages is not None:
+            for language in entry.languages:
+                if language not in task.languages:
+                    message = unknown_choice("language of this task", language, task.languages)
+                    raise SuiteError(message, file=entry.where, key="languages")
+        for length in entry.lengths:
+            least = max(task.shortest, _fixed_parts(task, entry))
+            if length < least:
+                message = f"{length} tokens are too few for {entry.family}/{entry.task}"
+                allowed = f"allowed: {least:,} to {MAX_LENGTH:,}"
+                raise SuiteError(f"{message}; {allowed}", file=entry.where, key="lengths")
+
+
+def _fixed_parts(task: Task, entry: Entry) -> int:
+    """Tokens that the fixed texts of the entry's first probe have at the very least.
+
+    A lower bound that holds for any tokenizer in use: a token for each word, and one for three characters
+    of a script without spaces. The true count is the counter's to find.
+    """
+    probe = next(task.build(replace(entry, samples=1)), None)
+    if probe is None or probe.recipe.filler is None:
+        return 0
+    recipe = probe.recipe
+    texts = (recipe.head, recipe.tail, recipe.system or "", *(item.text for item in recipe.insertions))
+    dense = sum(character > "\u2e7f" for text in texts for character in text)
+    return sum(len(text.split()) for text in texts) + dense // 3
 
 
 def probes(entry: Entry) -> Iterator[Probe]:

@@ -100,6 +100,7 @@ class Task:
     languages: tuple[str, ...] | None = None  # None: every language the haystack has
     max_tokens: int = 32  # answer tokens, unless the suite says otherwise
     chance: float | None = 0.0  # expected score of a random answer; None: each probe states its own
+    shortest: int = 0  # prompt tokens below which the task has no sure answer
     decoder: Decodings | None = None  # the decodings each probe is asked with, where it is not the entry's
 
     def params(self, entry: Entry) -> Params:
@@ -138,6 +139,7 @@ def task(
     languages: tuple[str, ...] | None = None,
     max_tokens: int = 32,
     chance: float | None = 0.0,
+    shortest: int = 0,
     decoder: Decodings | None = None,
 ) -> Callable[[Builder], Builder]:
     """Registers a generator as a task of a family."""
@@ -156,6 +158,7 @@ def task(
             languages=languages,
             max_tokens=max_tokens,
             chance=chance,
+            shortest=shortest,
             decoder=decoder,
         )
         return builder
@@ -179,16 +182,21 @@ class Cell:
     seed: int
 
 
-def cells(entry: Entry, domains: Sequence[str] = ("",)) -> Iterator[Cell]:
+Domains = Sequence[str] | Callable[[str], Sequence[str]]
+
+
+def cells(entry: Entry, domains: Domains = ("",)) -> Iterator[Cell]:
     """Every document of an entry: languages × domains × lengths × samples.
 
-    `domains` are the task's own; where the suite names none, the samples take turns through them. The
-    seed does not depend on the length, so that a document at 4,096 tokens begins as it does at 1,024.
+    `domains` are the task's own, or give them for a language; where the suite names none, the samples take
+    turns through them. The seed does not depend on the length: a document at 4,096 tokens begins as it
+    does at 1,024.
     """
     for language in entry.languages:
+        own = domains(language) if callable(domains) else domains
         for chosen in entry.domains or (None,):
             for length in entry.lengths or (None,):
                 for sample in range(entry.samples):
-                    domain = chosen if chosen is not None else domains[sample % len(domains)]
+                    domain = chosen if chosen is not None else own[sample % len(own)]
                     seed = derive_seed(entry.seed, entry.family, entry.task, language, domain, sample)
                     yield Cell(language, domain, length, sample, seed)

@@ -6,14 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bunny_probe.families.base import Cell
-from bunny_probe.records import Anchor, Filler, Insertion, content_hash
+from bunny_probe.records import Anchor, Expectation, Filler, Insertion, Probe, Recipe, content_hash
 from bunny_probe.text import Rng
 from bunny_probe.text.haystack import bank
 from bunny_probe.text.wording import anchor_words, wording
 
-__all__ = ["VALUE_KINDS", "Fact", "ask", "cluster_of", "facts", "filler_of", "head_of", "planted", "values"]
+__all__ = [
+    "NATURAL",
+    "VALUE_KINDS",
+    "Fact",
+    "document_head",
+    "document_tail",
+    "facts",
+    "in_document",
+    "insertions",
+    "planted",
+    "spread",
+    "values",
+]
 
 VALUE_KINDS = ("code", "word", "uuid", "sentence")
+NATURAL = 1024  # prompt tokens of a document, where the suite names no length
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +38,30 @@ class Fact:
     text: str
 
 
-def facts(rng: Rng, language: str, count: int, kind: str = "code", *, near: bool = False) -> list[Fact]:
+def facts(
+    rng: Rng, language: str, count: int, kind: str = "code", *, near: bool = False, plant: str = "plant"
+) -> list[Fact]:
     """`count` facts with different keys and different values of one kind.
 
-    With `near`, all keys share their first word ("Maple Harbor", "Maple Hollow"): hard distractors.
+    With `near`, all keys share their first word ("Maple Harbor", "Maple Hollow"): hard distractors. `plant`
+    names the template among the kind's texts.
     """
+    template = wording(language, kind)[plant]
+    found = zip(_keys(rng, language, count, near), values(rng, language, count, kind), strict=True)
+    return [Fact(key, value, template.format(key=key, value=value)) for key, value in found]
+
+
+def _keys(rng: Rng, language: str, count: int, near: bool) -> list[str]:
     words = anchor_words(language)
-    gap = " " if language == "en" else ""
+    firsts, seconds, gap = words["key_first"], words["key_second"], words["gap"]
     if near:
-        first = rng.choice(words["key_first"])
-        keys = [first + gap + second for second in rng.sample(words["key_second"], count)]
-    else:
-        # No word of a key returns in another while there are enough, so that a key is known by either.
-        firsts, seconds = words["key_first"], words["key_second"]
-        if count <= min(len(firsts), len(seconds)):
-            pairs = zip(rng.sample(firsts, count), rng.sample(seconds, count), strict=True)
-            keys = [first + gap + second for first, second in pairs]
-        else:
-            keys = rng.sample([first + gap + second for first in firsts for second in seconds], count)
-    plant = wording(language, kind)["plant"]
-    found = zip(keys, values(rng, language, count, kind), strict=True)
-    return [Fact(key, value, plant.format(key=key, value=value)) for key, value in found]
+        first = rng.choice(firsts)
+        return [first + gap + second for second in rng.sample(seconds, count)]
+    # No word of a key returns in another while there are enough, so that a key is known by either.
+    if count <= min(len(firsts), len(seconds)):
+        pairs = zip(rng.sample(firsts, count), rng.sample(seconds, count), strict=True)
+        return [first + gap + second for first, second in pairs]
+    return rng.sample([first + gap + second for first in firsts for second in seconds], count)
 
 
 def values(rng: Rng, language: str, count: int, kind: str) -> list[str]:
@@ -68,21 +84,50 @@ def values(rng: Rng, language: str, count: int, kind: str) -> list[str]:
     return list(found)
 
 
-def filler_of(cell: Cell) -> Filler:
-    return Filler("haystack", cell.language, cell.domain, cell.seed)
+def in_document(
+    cell: Cell,
+    family: str,
+    task: str,
+    *,
+    texts: Sequence[Insertion],
+    question: str,
+    expectation: Expectation,
+    max_tokens: int,
+    depth: float | None = None,
+    variant: str = "",
+    anchors: tuple[Anchor, ...] = (),
+    filler: Filler | None = None,
+    head: str | None = None,
+) -> Probe:
+    """A probe that asks a question about a document: filling text of the cell with `texts` planted in it."""
+    return Probe(
+        family=family,
+        task=task,
+        recipe=Recipe(
+            head=document_head(cell) if head is None else head,
+            tail=document_tail(cell.language, question),
+            filler=filler or Filler("haystack", cell.language, cell.domain, cell.seed),
+            insertions=tuple(texts),
+        ),
+        expectation=expectation,
+        length_tokens=cell.length or NATURAL,
+        depth=depth,
+        variant=variant,
+        language=cell.language,
+        domain=cell.domain,
+        seed=cell.seed,
+        cluster=content_hash(["document", family, task, cell.language, cell.domain, cell.seed], length=12),
+        max_tokens=max_tokens,
+        anchors=anchors,
+    )
 
 
-def cluster_of(cell: Cell) -> str:
-    """The document's name. The same at every length: a longer document only goes on."""
-    return content_hash(["document", cell.language, cell.domain, cell.seed], length=12)
-
-
-def head_of(cell: Cell) -> str:
+def document_head(cell: Cell) -> str:
     title = bank(cell.language, cell.domain).title
     return str(wording(cell.language, "document")["head"].format(title=title))
 
 
-def ask(language: str, question: str) -> str:
+def document_tail(language: str, question: str) -> str:
     """The text behind the document: the question as it is put."""
     return str(wording(language, "document")["answer"].format(question=question))
 
@@ -97,3 +142,9 @@ def planted(found: Sequence[Fact], depths: Sequence[float | None], asked: Sequen
 
 def insertions(found: Sequence[Fact], depths: Sequence[float]) -> tuple[Insertion, ...]:
     return tuple(Insertion(fact.text, depth) for fact, depth in zip(found, depths, strict=True))
+
+
+def spread(rng: Rng, count: int, low: float = 0.02, high: float = 0.98) -> list[float]:
+    """`count` depths in rising order, one at a random place in each of `count` equal parts."""
+    width = (high - low) / max(count, 1)
+    return [round(low + width * (index + rng.below(1000) / 1000), 4) for index in range(count)]

@@ -7,7 +7,7 @@ def haystack(filler: Filler) -> Source: ...
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bunny_probe.errors import SuiteError, unknown_choice
 from bunny_probe.records import Filler
@@ -48,3 +48,20 @@ def source(wanted: Filler) -> Source:
 def _haystack(wanted: Filler) -> Source:
     """Varied sentences of a language and domain, without end."""
     return Source(haystack.sentences(wanted), haystack.bank(wanted.language, wanted.domain).closers)
+
+
+@filler("passages")
+def _passages(wanted: Filler) -> Source:
+    """Short documents, each beginning with what it is about."""
+    return _extra(wanted, "extra/passages")
+
+
+@filler("turns")
+def _turns(wanted: Filler) -> Source:
+    """A conversation: each text is a request and its reply."""
+    return _extra(wanted, "extra/turns")
+
+
+def _extra(wanted: Filler, name: str) -> Source:
+    written = haystack.bank(wanted.language, name)
+    return Source(haystack.sentences(replace(wanted, domain=name)), written.closers)

@@ -26,7 +26,9 @@ from bunny_probe.text.rng import Rng
 
 __all__ = ["Bank", "bank", "domains", "languages", "sentences"]
 
+_EXTRA = ("extra/passages", "extra/turns")  # banks that are no domain: filling text of single tasks
 _SLOT = re.compile(r"\{(\w+)\}")
+Form = tuple[str, tuple[tuple[str, ...], ...]]  # a text with %s in it, and a pool for each
 _POOL = 3000  # strings a list is expanded into
 _BLOCK = 512  # sentences drawn at a time
 
@@ -39,7 +41,7 @@ class Bank:
     domain: str
     title: str  # how a prompt calls such a document: "a contract"
     closers: tuple[str, ...]  # short sentences that end a document, of many different lengths
-    forms: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # "%s shall %s." and a pool for each %s
+    forms: tuple[Form, ...]  # "%s shall %s." and a pool for each %s
 
 
 def languages() -> list[str]:
@@ -57,7 +59,7 @@ def domains(language: str) -> list[str]:
 @lru_cache(maxsize=64)
 def bank(language: str, domain: str) -> Bank:
     """The bank of a language and a domain. Raises `SuiteError` with the choices when there is none."""
-    if domain not in domains(language):
+    if domain not in domains(language) and domain not in _EXTRA:
         raise SuiteError(unknown_choice(f"domain in language {language!r}", domain, domains(language)))
     folder = _folder() / language
     common, own = (_read(folder / f"{name}.toml") for name in ("common", domain))
@@ -81,15 +83,21 @@ def sentences(filler: Filler) -> Iterator[list[str]]:
     """Blocks of sentences without end; the same filler gives the same sentences for ever."""
     forms = bank(filler.language, filler.domain).forms
     rng = Rng(int(content_hash(["haystack", filler.language, filler.domain, filler.seed], length=16), 16))
-    width = 1 + max(len(pools) for _, pools in forms)
-    count = len(forms)
     while True:
-        rows = rng.words(_BLOCK * width).reshape(_BLOCK, width).tolist()
-        block = []
-        for row in rows:
-            text, pools = forms[(row[0] * count) >> 32]
-            block.append(text % tuple([p[(r * len(p)) >> 32] for p, r in zip(pools, row[1:], strict=False)]))
-        yield block
+        yield [text[0].upper() + text[1:] for text in _drawn(rng, forms, _BLOCK)]
+
+
+def _drawn(rng: Rng, forms: Sequence[Form], count: int) -> list[str]:
+    """`count` texts, each one form with one draw a slot."""
+    width = 1 + max(len(pools) for _, pools in forms)
+    rows = rng.words(count * width).reshape(count, width).tolist()
+    kinds = len(forms)
+    texts = []
+    for row in rows:
+        text, pools = forms[(row[0] * kinds) >> 32]
+        drawn = [pool[(word * len(pool)) >> 32] for pool, word in zip(pools, row[1:], strict=False)]
+        texts.append(text % tuple(drawn))
+    return texts
 
 
 class _Grower:
@@ -100,7 +108,7 @@ class _Grower:
         self.pools: dict[str, tuple[str, ...]] = {}
         self.open: list[str] = []
 
-    def form(self, text: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
+    def form(self, text: str) -> Form:
         slots = _SLOT.findall(text)
         fixed = _SLOT.sub("%s", text.replace("%", "%%"))
         return fixed, tuple(self.pool(name) for name in slots)
@@ -122,14 +130,10 @@ class _Grower:
 
     def _expanded(self, name: str, items: Sequence[str]) -> list[str]:
         rng = Rng(int(content_hash(["pool", self.file, name], length=16), 16))
-        forms = [self.form(item) for item in items]
-        patterned = name in self.patterned
-        grown: dict[str, None] = {}  # in order of drawing, each once
-        for _ in range(_POOL):
-            text, pools = rng.choice(forms)
-            text = text % tuple(rng.choice(pool) for pool in pools)
-            grown[rng.pattern(text) if patterned else text] = None
-        return list(grown)
+        texts = _drawn(rng, [self.form(item) for item in items], _POOL)
+        if name in self.patterned:
+            texts = [rng.pattern(text) for text in texts]
+        return list(dict.fromkeys(texts))  # in order of drawing, each once
 
 
 def _folder() -> Path:

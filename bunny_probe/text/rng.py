@@ -16,6 +16,7 @@ __all__ = ["Rng"]
 
 T = TypeVar("T")
 _BLOCK = 64
+_CLASSES = {"#": "0123456789", "^": "123456789", "@": "ABCDEFGHJKLMNPQRSTUVWXYZ"}
 
 
 class Rng:
@@ -57,5 +58,4 @@ class Rng:
 
     def pattern(self, pattern: str) -> str:
         """`pattern` with each # as a digit, each ^ as a digit from 1 to 9 and each @ as a capital letter."""
-        draw = {"#": "0123456789", "^": "123456789", "@": "ABCDEFGHJKLMNPQRSTUVWXYZ"}
-        return "".join(self.choice(draw[c]) if c in draw else c for c in pattern)
+        return "".join(self.choice(_CLASSES[c]) if c in _CLASSES else c for c in pattern)
