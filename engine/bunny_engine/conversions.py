@@ -6,8 +6,8 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from bunny_engine.errors import DamagedWeights
 from bunny_engine.fetch import Source, cache_dir
@@ -31,7 +31,7 @@ def conversion_dir(source: Source) -> Path:
     )
     for path in files:
         digest.update(path.name.encode())
-        _fingerprint(path, digest)
+        digest.update(_fingerprint(path))
     return cache_dir() / "converted" / f"{source.name[:40]}-{digest.hexdigest()[:20]}"
 
 
@@ -47,17 +47,21 @@ def written(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def _fingerprint(path: Path, digest: Any) -> None:
+def _fingerprint(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            digest.update(f"{size}".encode())
-            if size <= _HASHED_WHOLE:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-                return
-            digest.update(f"{os.fstat(file.fileno()).st_mtime_ns}".encode())
-            digest.update(file.read(_END))
-            file.seek(-_END, os.SEEK_END)
-            digest.update(file.read(_END))
+        stat = path.stat()
+        return _hash_of(path, stat.st_size, stat.st_mtime_ns)
     except OSError as error:
         raise DamagedWeights(f"{path}: {error}") from None
+
+
+@lru_cache(maxsize=64)
+def _hash_of(path: Path, size: int, modified: int) -> bytes:
+    with path.open("rb") as file:
+        if size <= _HASHED_WHOLE:
+            return hashlib.file_digest(file, "sha256").digest()
+        digest = hashlib.sha256(f"{size} {modified}".encode())
+        digest.update(file.read(_END))
+        file.seek(-_END, os.SEEK_END)
+        digest.update(file.read(_END))
+        return digest.digest()

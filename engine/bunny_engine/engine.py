@@ -65,7 +65,7 @@ class LocalEngine:
             context=options.context,
             capacity=max(options.context, options.memory_bytes // token_bytes),
         )
-        self._token_bytes = token_bytes
+        self._model, self._token_bytes = model, token_bytes
         self._inbox: queue.SimpleQueue[tuple[Literal["add", "cancel", "close"], Request | None]] = (
             queue.SimpleQueue()
         )
@@ -160,6 +160,7 @@ class LocalEngine:
 
     def _work(self) -> None:
         with torch.inference_mode():
+            self._model.prepare()
             while self._listen():
                 try:
                     self._deliver(self._scheduler.step())

@@ -6,6 +6,8 @@ of different shapes do not (checked on MKL, oneDNN and FBGEMM). So decode always
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,6 +27,9 @@ class Linear:
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
+    def prepare(self) -> None:
+        """Make what `few` needs: called once, before it; slow, and safe to call from several threads."""
+
     def few(self, x: Tensor) -> Tensor:
         """The same product for `tile` rows."""
         return F.linear(x, self.weight, self.bias)
@@ -37,14 +42,15 @@ class HalfLinear(Linear):
     """
 
     tile = 2  # two rows take hardly longer than one
+    _packed: Any = None
 
-    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        super().__init__(weight, bias)
-        self._packed = torch.fbgemm_pack_gemm_matrix_fp16(weight)
-        self._bias = torch.zeros(weight.shape[0]) if bias is None else bias.float()
+    def prepare(self) -> None:
+        if self._packed is None:
+            self._packed = torch.ops.quantized.linear_prepack_fp16(self.weight, self.bias)
 
     def few(self, x: Tensor) -> Tensor:
-        return torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._packed, self._bias)
+        y: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+        return y
 
 
 def has_fast_bfloat16() -> bool:
@@ -55,8 +61,8 @@ def has_fast_bfloat16() -> bool:
 def has_half_gemm() -> bool:
     """Whether FBGEMM's float16 product runs on this CPU."""
     try:
-        packed = torch.fbgemm_pack_gemm_matrix_fp16(torch.eye(8))
-        torch.fbgemm_linear_fp16_weight_fp32_activation(torch.zeros(2, 8), packed, torch.zeros(8))
+        packed = torch.ops.quantized.linear_prepack_fp16(torch.eye(8), None)
+        torch.ops.quantized.linear_dynamic_fp16(torch.zeros(2, 8), packed)
     except (RuntimeError, AttributeError):
         return False
     return True

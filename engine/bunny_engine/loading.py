@@ -6,21 +6,30 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import Source
-from bunny_engine.linear import Linear, has_fast_bfloat16
+from bunny_engine.linear import HalfLinear, Linear, has_fast_bfloat16, has_half_gemm
 from bunny_engine.model import Model
 from bunny_engine.tokenizer import TextTokenizer, load_tokenizer
 from bunny_engine.types import ModelInfo
 from bunny_engine.weights import Checkpoint, load
 
-__all__ = ["DTYPES", "DeviceName", "DtypeName", "choose_device", "choose_dtype", "open_engine", "open_model"]
+__all__ = [
+    "DTYPES",
+    "DeviceName",
+    "DtypeName",
+    "WeightsName",
+    "choose_device",
+    "choose_dtype",
+    "open_engine",
+    "open_model",
+]
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DtypeName = Literal["auto", "float32", "bfloat16"]
+WeightsName = Literal["auto", "native"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -46,6 +55,7 @@ def open_model(
     *,
     device: DeviceName = "auto",
     dtype: DtypeName = "auto",
+    weights: WeightsName = "auto",
     context: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Model, Checkpoint]:
@@ -55,9 +65,11 @@ def open_model(
     trained = checkpoint.config.context
     if context is not None and not 1 <= context <= trained:
         raise OptionError(f"context {context}: this model was trained for 1 to {trained} tokens")
+    # Asking for float32 by name means float32 throughout; the default may decode from float16 copies.
+    form = _form(choose_dtype(dtype, where), where, weights if dtype == "auto" else "native")
     tensors = {name: tensor.to(where) for name, tensor in checkpoint.tensors.items()}
     with torch.inference_mode():
-        model = Model(checkpoint.config, tensors, _form, context)
+        model = Model(checkpoint.config, tensors, form, context)
     return model, checkpoint
 
 
@@ -66,6 +78,7 @@ def open_engine(
     *,
     device: DeviceName = "auto",
     dtype: DtypeName = "auto",
+    weights: WeightsName = "auto",
     options: Callable[[int], EngineOptions] = lambda context: EngineOptions(context=context),
     context: int | None = None,
     progress: Callable[[str], None] | None = None,
@@ -74,7 +87,9 @@ def open_engine(
 
     Raises OptionError, DamagedWeights, UnsupportedModel.
     """
-    model, checkpoint = open_model(source, device=device, dtype=dtype, context=context, progress=progress)
+    model, checkpoint = open_model(
+        source, device=device, dtype=dtype, weights=weights, context=context, progress=progress
+    )
     tokenizer = load_tokenizer(source)
     length = context or checkpoint.config.context
     info = ModelInfo(
@@ -88,5 +103,7 @@ def open_engine(
     return LocalEngine(model, info, tokenizer.eos_ids, options(length)), tokenizer
 
 
-def _form(weight: Tensor, bias: Tensor | None) -> Linear:
-    return Linear(weight, bias)
+def _form(dtype: torch.dtype, device: torch.device, weights: WeightsName) -> type[Linear]:
+    if weights == "auto" and dtype == torch.float32 and device.type == "cpu" and has_half_gemm():
+        return HalfLinear
+    return Linear

@@ -6,7 +6,8 @@ another way to attend and to multiply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from bunny_engine.config import ModelConfig
 from bunny_engine.linear import Linear
-from bunny_engine.memory import Memory
+from bunny_engine.memory import DenseMemory, Memory
 from bunny_engine.rope import Rope, rotate
 
 __all__ = ["Model"]
@@ -69,6 +70,19 @@ class Model:
                 )
             )
 
+    def prepare(self) -> None:
+        """Make the matrices' decode forms and touch all weights, so that the first request finds them warm."""
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            list(pool.map(lambda matrix: matrix.prepare(), self._matrices()))
+        memory = DenseMemory(self.config, 2, self.dtype, self.device)
+        self.chunk(torch.zeros(1, dtype=torch.long, device=self.device), memory)
+        self.tokens([0], [memory])
+
+    def _matrices(self) -> Iterator[Linear]:
+        yield self._head
+        for layer in self._layers:
+            yield from (layer.qkv, layer.out, layer.gate_up, layer.down)
+
     def chunk(self, ids: Tensor, memory: Memory) -> Tensor:
         """Run the next n tokens of one sequence. Returns normed hidden states, [n, width]."""
         n, start = len(ids), memory.length
@@ -109,16 +123,16 @@ class Model:
         for index, layer in enumerate(self._layers):
             qkv = multiply(layer.qkv, self._rms(x, layer.attn_norm))
             heads = qkv.view(len(ids), -1, c.head_dim)
-            q, k, v = torch.split(heads, [c.heads, c.kv_heads, c.kv_heads], dim=1)
+            qk, v = heads[:, : -c.kv_heads], heads[:, -c.kv_heads :]
             if layer.q_norm is not None and layer.k_norm is not None:
-                q, k = self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)
-            attended = attend(index, rotate(q, cos, sin), rotate(k, cos, sin), v)
+                q, k = qk[:, : c.heads], qk[:, c.heads :]
+                qk = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)), dim=1)
+            qk = rotate(qk, cos, sin)
+            attended = attend(index, qk[:, : c.heads], qk[:, c.heads :], v)
             x = x + multiply(layer.out, attended)
             gate, up = multiply(layer.gate_up, self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
-            x = x + multiply(layer.down, F.silu(gate) * up)
+            x = x + multiply(layer.down, F.silu(gate).mul_(up))
         return self._rms(x, self._norm)
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
-        wide = x.float()
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.norm_eps)
-        return (wide * scale * weight).to(x.dtype)
+        return F.rms_norm(x.float(), weight.shape, weight, self.config.norm_eps).to(x.dtype)

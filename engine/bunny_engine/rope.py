@@ -77,5 +77,9 @@ class Rope:
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (i, i + head_dim / 2) of `x`, [..., n, head_dim], in float32; the result has x's type."""
-    first, second = x.float().chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
+    half = x.shape[-1] // 2
+    first, second = x[..., :half], x[..., half:]
+    turned = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+    torch.mul(first, cos, out=turned[..., :half]).addcmul_(second, sin, value=-1)
+    torch.mul(second, cos, out=turned[..., half:]).addcmul_(first, sin)
+    return turned.to(x.dtype)
