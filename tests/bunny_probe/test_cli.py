@@ -1,0 +1,145 @@
+"""The command line as a person and as a program meets it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from bunny_probe.phantom import Phantom
+from bunny_probe.records import canonical_json
+
+Cli = Callable[..., "CompletedProcess[str]"]
+CONTRACT = [
+    "id", "family", "task", "language", "domain", "messages", "expected", "length_tokens", "depth", "seed",
+    "max_tokens",
+]  # fmt: skip
+
+
+@pytest.fixture
+def run_file(cli: Cli, suite_file: Path, tmp_path: Path, phantom: Phantom) -> Path:
+    """A finished run of the small suite."""
+    path = tmp_path / "run.db"
+    done = cli("run", suite_file, "--endpoint", phantom.url, "--run", path, "-c", "4", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["trials"], told["asked"], told["outcomes"]) == (21, 21, {"answered": 21})
+    return path
+
+
+def test_every_command_has_a_help_a_person_can_use(cli: Cli) -> None:
+    """`--help` lists the commands; each command's own help names its options."""
+    listing = cli("--help")
+    assert listing.returncode == 0
+    for command in ("plan", "run", "diagnose", "fit", "score", "export"):
+        assert re.search(rf"\b{command}\b", listing.stdout), command
+    assert "Exit codes" in listing.stdout
+    assert "--key-env" in cli("run", "--help").stdout
+
+
+def test_plan_sends_nothing_and_counts_everything(cli: Cli, suite_file: Path) -> None:
+    """Calls, tokens, time and money before anything is sent."""
+    told = json.loads(cli("plan", suite_file, "--price-prompt", "1", "--json").stdout)
+    assert told["trials"] == 21
+    assert told["prompt_tokens"] == 6 * 400 + 6 * 800 + 9 * 600
+    assert told["dollars_at_most"] == pytest.approx(told["prompt_tokens"] / 1e6)
+    assert "21 requests" in cli("plan", suite_file).stdout
+    assert "diagnose-quick" in json.loads(cli("plan", "--json").stdout)
+
+
+def test_fit_gives_every_number_with_interval_and_n(cli: Cli, run_file: Path) -> None:
+    """For a program JSON, for a person sentences."""
+    told = json.loads(cli("fit", run_file, "--json").stdout)
+    (estimates,) = told.values()
+    assert set(estimates) == {"outcomes", "decay", "window", "recall", "stress", "entropy"}
+    overall = estimates["recall"]["overall"]
+    assert overall["value"] == 1.0
+    assert overall["low"] < 1.0
+    assert overall["n"] == 9
+    assert estimates["stress"]["status"] == "refused"
+    assert "95% interval" in cli("fit", run_file).stdout
+
+
+def test_export_keeps_the_contract(cli: Cli, run_file: Path, tmp_path: Path, phantom: Phantom) -> None:
+    """One object a line, the contract's keys first and in order; prompts are those that were sent."""
+    out = tmp_path / "probes.jsonl"
+    done = cli("export", run_file, "--format", "jsonl", "--endpoint", phantom.url, "--out", out)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    assert len(lines) == 21
+    for line in lines:
+        assert list(line)[: len(CONTRACT)] == CONTRACT
+        assert line["expected"][0] in line["messages"][-1]["content"]
+    sent = {hashlib.sha256(canonical_json(line["messages"]).encode()).hexdigest() for line in lines}
+    assert sent == set(phantom.stats.prompts)
+    with_answers = cli("export", run_file, "--with-observations", "--endpoint", phantom.url)
+    rows = [json.loads(line) for line in with_answers.stdout.splitlines()]
+    assert list(rows[0])[len(CONTRACT) : len(CONTRACT) + 4] == ["outcome", "text", "score", "prompt_tokens"]
+    assert all(row["outcome"] == "answered" and row["score"] == 1 for row in rows)
+    assert all(row["length_tokens"] == row["prompt_tokens"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["run", "no-such-suite", "--run", "x.db"], 2, "Choices:"),
+        (["run", "diagnose-quick"], 2, "--run"),
+        (["run", "diagnose-quick", "--run", "x.db", "--endpoint", "127.0.0.1"], 2, "is not a URL"),
+        (["run", "diagnose-quick", "--run", "x.db", "--dialect", "openai"], 2, "dialect"),
+        (["diagnose", "--profile", "quik"], 2, "Did you mean 'quick'"),
+        (["export", "diagnose-quick", "--format", "csv"], 2, "Choices: jsonl"),
+        (["export", "diagnose-quick", "--with-observations"], 2, "needs a run file"),
+        (["fit", "no.db"], 2, "no.db"),
+        (
+            ["run", "diagnose-quick", "--run", "x.db", "-e", "http://127.0.0.1:9/v1", "-m", "m"],
+            3,
+            "nothing answers",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_its_exit_code(
+    cli: Cli, tmp_path: Path, arguments: list[str], code: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the thing and the way out; never a traceback."""
+    monkeypatch.chdir(tmp_path)
+    done = cli(*arguments)
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_key_that_is_refused_is_told_and_never_shown(cli: Cli, suite_file: Path, tmp_path: Path) -> None:
+    """401 and a missing variable end with code 3; the key is in no output and no file."""
+    canary = "canary-3f9a1c77e0"
+    with Phantom(api_key="right") as phantom:
+        arguments = ["run", suite_file, "--endpoint", phantom.url, "--model", phantom.model]
+        arguments += ["--run", tmp_path / "run.db", "--key-env", "BUNNY_KEY"]
+        wrong = cli(*arguments, BUNNY_KEY=canary)
+        missing = cli(*arguments)
+        good = cli(*arguments, BUNNY_KEY="right")
+    assert wrong.returncode == missing.returncode == 3
+    assert "BUNNY_KEY" in wrong.stderr
+    assert "BUNNY_KEY" in missing.stderr
+    assert good.returncode == 0, good.stderr
+    assert canary not in wrong.stdout + wrong.stderr
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert canary.encode() not in path.read_bytes()
+
+
+def test_a_spent_budget_ends_with_its_own_code(
+    cli: Cli, suite_file: Path, tmp_path: Path, phantom: Phantom
+) -> None:
+    """Code 4, and what came is kept."""
+    run = tmp_path / "run.db"
+    done = cli("run", suite_file, "--endpoint", phantom.url, "--run", run, "--max-calls", "3")
+    assert done.returncode == 4, done.stderr
+    assert (
+        json.loads(cli("run", suite_file, "--endpoint", phantom.url, "--run", run, "--json").stdout)["already"]
+        == 3
+    )
