@@ -83,22 +83,24 @@ class TokenIds:
         return value
 
 
+_KINDS = {str: "a string", int: "a token id", list: "an array of token ids"}
+
+
 class Prompts:
     """A string, an array of strings, an array of token ids, or an array of those: always given as a list."""
 
     def read(self, name: str, value: Any) -> list[Prompt]:
         if isinstance(value, str):
             return [value]
-        expected = "a string, an array of strings, an array of token ids, or an array of arrays of token ids"
         if not isinstance(value, list) or not value:
-            raise refuse(name, f"{expected}, and not empty", value)
-        if all(isinstance(item, str) for item in value):
-            return list(value)
-        if all(type(item) is int for item in value):
-            return [value]
+            expected = "a string, or a non-empty array of strings, of token ids, or of arrays of token ids"
+            raise refuse(name, expected, value)
+        kind = type(value[0])
+        if kind not in _KINDS:
+            raise refuse(f"{name}[0]", ", ".join(_KINDS.values()), value[0])
         for index, item in enumerate(value):
-            if not isinstance(item, list) or not all(type(token) is int for token in item):
-                raise refuse(f"{name}[{index}]", f"of the same kind throughout ({expected})", item)
-            if not item:
-                raise bad_request(f"{name}[{index}] is empty.", f"{name}[{index}]")
-        return list(value)
+            if type(item) is not kind:
+                raise refuse(f"{name}[{index}]", f"{_KINDS[kind]}, as {name}[0] is", item)
+            if kind is list and not (item and all(type(token) is int for token in item)):
+                raise refuse(f"{name}[{index}]", "a non-empty array of token ids", item)
+        return [value] if kind is int else list(value)

@@ -192,6 +192,7 @@ async def test_n_choices_have_generators_of_their_own() -> None:
         (2, "43"),
     ]
     assert answer["usage"]["prompt_tokens"] == len(engine.asked[0][0])
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == len(engine.asked[0][0]) // 2
     assert answer["usage"]["completion_tokens"] == 9
     chunks = events(await ask(engine, CHAT, {"n": 3, "seed": 41, "stream": True}))
     assert [text_of(chunks, index) for index in range(3)] == ["41", "42", "43"]

@@ -16,6 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_engine import CHATML, MARKERS, BpeTokenizer
 
+SPREAD = """
+{% for message in messages %}
+    {%- if message.role == "system" %}
+<|im_start|>{{ message.role }}
+    {{ message.content }}
+    {% elif loop.first %}
+<|im_start|>
+    {%- else %}
+    {# a comment #}
+    {% set text = message.content %}
+<|im_start|>{{ message.role }}: {{ text }}<|im_end|>
+    {% endif %}
+{% endfor %}
+{% if add_generation_prompt %}
+<|im_start|>assistant
+{% endif %}
+"""
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 TRIMMING = CHATML.replace("message['content'] +", "(message['content'] | trim) +")
 THINKING = CHATML.replace("message['content'] +", "message['content'].split('</think>')[-1].lstrip('\\n') +")
@@ -194,7 +211,7 @@ def test_the_last_message_can_be_continued() -> None:
 
 
 def test_rendering_agrees_with_transformers() -> None:
-    """The same text as `transformers` renders, for templates that trim, loop and look back."""
+    """The same text as `transformers` renders, for templates that trim, loop, look back and span lines."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
     messages = [
@@ -203,7 +220,7 @@ def test_rendering_agrees_with_transformers() -> None:
         {"role": "assistant", "content": "<think>hm</think>\n\nHello"},
         {"role": "user", "content": "Bye"},
     ]
-    for source in (CHATML, TRIMMING, THINKING):
+    for source in (CHATML, TRIMMING, THINKING, SPREAD):
         [theirs], _ = render_jinja_template(
             [messages], chat_template=source, add_generation_prompt=True, bos_token="<s>"
         )
