@@ -17,13 +17,18 @@ from __future__ import annotations
 from bunny_probe.phantom.behaviour import Behaviour, Latency, Override, Price, Rates
 from bunny_probe.phantom.curves import Table
 from bunny_probe.phantom.faults import FAULTS, Fault, FaultKind, parse_faults
+from bunny_probe.phantom.loading import behaviours_from, load_behaviours
 from bunny_probe.phantom.phantom import Phantom
+from bunny_probe.phantom.presets import PRESETS, preset
+from bunny_probe.phantom.process import PhantomProcess
+from bunny_probe.phantom.serving import serve
 from bunny_probe.phantom.stats import PromptCount, Served, Stats
 from bunny_probe.phantom.tokens import FileTokenizer, WordTokenizer, chat_tokens
 from bunny_probe.phantom.truth import Key, Truth, prompt_hash
 
 __all__ = [
     "FAULTS",
+    "PRESETS",
     "Behaviour",
     "Fault",
     "FaultKind",
@@ -32,6 +37,7 @@ __all__ = [
     "Latency",
     "Override",
     "Phantom",
+    "PhantomProcess",
     "Price",
     "PromptCount",
     "Rates",
@@ -40,7 +46,11 @@ __all__ = [
     "Table",
     "Truth",
     "WordTokenizer",
+    "behaviours_from",
     "chat_tokens",
+    "load_behaviours",
     "parse_faults",
+    "preset",
     "prompt_hash",
+    "serve",
 ]

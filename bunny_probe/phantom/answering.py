@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 
 import orjson
@@ -21,7 +22,14 @@ from bunny_probe.phantom.faults import Fault, parse_faults
 from bunny_probe.phantom.framing import Framing
 from bunny_probe.phantom.latency import Schedule, plan_times
 from bunny_probe.phantom.models import Model
-from bunny_probe.phantom.refusals import context_error, json_response, no_such_model, refuse, unsupported
+from bunny_probe.phantom.refusals import (
+    context_error,
+    json_response,
+    no_such_model,
+    rate_limit,
+    refuse,
+    unsupported,
+)
 from bunny_probe.phantom.reply import Choice, Prompt, Reply, Usage, compose, echoed
 from bunny_probe.phantom.script import Script
 from bunny_probe.phantom.spoil import WITHOUT_STREAM, Ending, spoil_choice, spoil_steps
@@ -97,7 +105,11 @@ class Answering:
         self._check(ask, model, prompts)
         prompts = [_truncated(p, faults) for p in prompts]
         served.prompt_tokens = sum(p.tokens for p in prompts)
+        asked = time.perf_counter()
         async with self._slot(model):
+            if model.slots is not None:
+                served.queued_s = time.perf_counter() - asked
+                arrived += served.queued_s  # a queued request is served by the same law, later
             return await self._answer(request, dialect, served, arrived, asks, model, prompts, faults)
 
     def authorise(self, request: web.Request) -> None:
@@ -178,13 +190,19 @@ class Answering:
 
     @asynccontextmanager
     async def _slot(self, model: Model) -> AsyncIterator[None]:
-        if model.slots is None:
-            yield
-            return
-        if model.slots.locked() and model.behaviour.over_slots == "429":
-            raise ApiError(429, "Too many requests at a time.", "rate_limit_error", "rate_limit_exceeded")
-        async with model.slots:
-            yield
+        if (wait := model.admit()) > 0:
+            raise rate_limit(
+                {"Retry-After": str(math.ceil(wait)), "retry-after-ms": str(math.ceil(wait * 1e3))}
+            )
+        full = model.slots is not None and model.slots.locked()
+        if full and model.behaviour.over_slots == "429":
+            raise rate_limit({})
+        async with model.slots or nullcontext():
+            model.active += 1
+            try:
+                yield
+            finally:
+                model.active -= 1
 
     async def _answer(
         self,
@@ -225,6 +243,7 @@ class Answering:
             if len(choices) > 1
             else max(1, choices[0].spent),
             slow=slow,
+            others=model.active - 1,
             key=(behaviour.seed, prompts[0].hash, served.count),
         )
         served.kinds = tuple(choice.kind for choice in choices)

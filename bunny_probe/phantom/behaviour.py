@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from copy import copy
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -44,14 +45,22 @@ class Latency:
     distribution: Literal["gamma", "lognormal", "normal", "uniform"] = "gamma"  # of both spreads
     slow_rate: float = 0.0
     slow_factor: float = 1.0
+    contention: float = 0.0  # share by which each other request in flight at arrival stretches all times
 
     def __post_init__(self) -> None:
-        for name in ("base", "per_prompt_token", "per_uncached_token", "ttft_spread", "gap", "gap_spread"):
+        for name in (
+            "base",
+            "per_prompt_token",
+            "per_uncached_token",
+            "ttft_spread",
+            "gap",
+            "gap_spread",
+            "contention",
+        ):
             _check(0 <= getattr(self, name) < math.inf, f"latency.{name} must be 0 or more")
         _check(0 <= self.slow_rate <= 1, "latency.slow_rate must lie in [0, 1]")
         _check(0 < self.slow_factor < math.inf, "latency.slow_factor must be above 0")
-        known = ("gamma", "lognormal", "normal", "uniform")
-        _check(self.distribution in known, unknown_choice("latency.distribution", self.distribution, known))
+        _choice("latency.distribution", self.distribution, ("gamma", "lognormal", "normal", "uniform"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,8 @@ class Behaviour:
     prefix_block: int = 256  # tokens
     slots: int | None = None  # requests served at a time
     over_slots: Literal["queue", "429"] = "queue"
+    requests_per_second: float | None = None  # beyond it: 429 with Retry-After
+    burst: int = 1  # requests that may come at once under that limit
     # what goes wrong
     fault_rates: Mapping[str, float] = field(default_factory=dict)  # fault → share of requests
     each_prompt: tuple[str, ...] = ()  # faults of a prompt's first, second, … request
@@ -142,7 +153,7 @@ class Behaviour:
             _check_curve(name, getattr(self, name), point)
         for override in self.overrides:
             for name, curve in override.curves.items():
-                _check(name in CURVES, unknown_choice("overridden curve", name, CURVES))
+                _choice("overridden curve", name, CURVES)
                 _check_curve(name, curve, point)
         _check("{answer}" in self.answer_template, "answer_template must contain {answer}")
         _choice("refusal_style", self.refusal_style, ("field", "text"))
@@ -152,10 +163,14 @@ class Behaviour:
         for name, least in (
             ("vocabulary", 2), ("context_limit", 1), ("prefix_block", 1), ("free_tokens", 0),
             ("reasoning_tokens", 0), ("prefix_cache_tokens", 0), ("answer_tokens", 1), ("truncate_at", 1),
-            ("slots", 1),
+            ("slots", 1), ("burst", 1),
         ):  # fmt: skip
             value = getattr(self, name)
             _check(value is None or value >= least, f"{name} must be {least} or more, not {value}")
+        _check(
+            self.requests_per_second is None or 0 < self.requests_per_second < math.inf,
+            "requests_per_second must be above 0",
+        )
         _check(sum(self.fault_rates.values()) <= 1, "fault_rates add up to more than 1")
         for name, rate in self.fault_rates.items():
             _check(0 <= rate <= 1, f"fault_rates: {name} must lie in [0, 1]")
@@ -175,7 +190,12 @@ class Behaviour:
         for override in self.overrides:
             if all(facts.get(name) == wanted for name, wanted in override.when.items()):
                 changes.update(override.curves)
-        return replace(self, overrides=(), **changes) if changes else self
+        if not changes:
+            return self
+        other = copy(self)  # its curves were checked when self was made
+        for name, curve in changes.items():
+            object.__setattr__(other, name, curve)
+        return other
 
     def value(self, curve: str, **variables: float) -> float:
         """A curve's value at a point (see `curves.VARIABLES`); rates are held into [0, 1]."""
@@ -217,7 +237,8 @@ def _check(condition: bool, message: str) -> None:
 
 
 def _choice(name: str, given: str, known: tuple[str, ...]) -> None:
-    _check(given in known, unknown_choice(name, given, known))
+    if given not in known:
+        raise UsageError(unknown_choice(name, given, known))
 
 
 def _check_curve(name: str, curve: Curve, point: Mapping[str, float]) -> None:

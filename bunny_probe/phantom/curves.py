@@ -37,6 +37,7 @@ VARIABLES: Mapping[str, tuple[float, str]] = {
 """What an expression may name, with the value taken where nothing is known."""
 
 _MAX_CHARACTERS = 2_000
+_MAX_DEPTH = 100
 _Values: TypeAlias = Mapping[str, float]
 _Evaluator: TypeAlias = Callable[[_Values], float]
 
@@ -191,6 +192,7 @@ class _Compiler:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.depth = 0
 
     def refuse(self, node: ast.AST, reason: str = "") -> UsageError:
         what = reason or f"{type(node).__name__} is not allowed"
@@ -200,6 +202,15 @@ class _Compiler:
         )
 
     def build(self, node: ast.expr) -> _Evaluator:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise self.refuse(node, f"it is nested more than {_MAX_DEPTH} deep")
+        try:
+            return self.build_one(node)
+        finally:
+            self.depth -= 1
+
+    def build_one(self, node: ast.expr) -> _Evaluator:
         match node:
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 number = float(value)

@@ -163,7 +163,7 @@ class Delivery:
             await response.write(framing.pack(b'data: {"choices":[{"delta":{"content":"'))
             while True:
                 await response.write(framing.pack(b"x" * max(1, int(ending.number))))
-                await asyncio.sleep(0)
+                await asyncio.sleep(_PIECE_PAUSE)
         again = self._content if ending.how == "endless" else None
         while True:
             data = framing.comment() if again is None else framing.event(again)

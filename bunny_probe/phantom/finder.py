@@ -31,7 +31,9 @@ _CJK = re.compile(r"[\u3400-\u9fff]{2,}")
 _WINDOW = 65_536  # characters scanned a call, so that no scan holds the interpreter for long
 _OVERLAP = 512
 _SENTENCE = 400  # characters looked at on each side of a candidate
-_QUESTION = 600  # characters at the end of the last user message that hold the question
+_QUESTION = 800  # characters at the end of the last user message that may hold the question
+_PARAGRAPHS = 3  # at the end, likewise
+_SENTENCES = 4  # at the end, in which a question mark is looked for
 _MOST = 20_000  # candidates considered
 _COMMON = frozenset(
     {"the", "and", "for", "what", "which", "that", "with", "this", "from", "are", "was"}
@@ -65,30 +67,32 @@ def find_truth(messages: Chat, patterns: Sequence[re.Pattern[str]] = ()) -> Trut
     contents = [content for role, content in messages if role != "assistant" and content]
     if not contents:
         return NOTHING
-    question, before = _split_question(contents[-1])
-    body = "\n".join([*contents[:-1], before])
-    return _by_patterns(body, question, patterns) or _by_words(body, question)
+    for question, before in _questions(contents[-1]):
+        body = "\n".join([*contents[:-1], before])
+        truth = _by_patterns(body, question, patterns) or _by_words(body, question)
+        if truth.answers:
+            return truth
+    return NOTHING
 
 
-def _split_question(text: str) -> tuple[str, str]:
-    """The question, which is the last paragraph, or the last sentences of a prompt without paragraphs."""
+def _questions(text: str) -> Iterator[tuple[str, str]]:
+    """Where the question may begin, the shortest first: (question, what stands before it).
+
+    Paragraphs at the end, for "…?\\n\\nAnswer:" takes two of them; or, in a prompt without paragraphs, the last
+    sentence that asks with what follows it, or the last sentence.
+    """
     trimmed = text.rstrip()
-    paragraph = trimmed.rfind("\n\n") + 2
-    if paragraph > 1 and len(trimmed) - paragraph <= _QUESTION:
-        return trimmed[paragraph:], trimmed[:paragraph]
-    tail = max(0, len(trimmed) - _QUESTION)
-    last = 0
-    borders = [m.end() for m in _BORDER.finditer(trimmed, tail) if m.end() < len(trimmed)]
-    if borders:
-        last = borders[-1]
-    elif tail:
-        last = tail
-    # A command that stands behind the question ("Answer with the code only.") belongs to it.
-    for border in reversed(borders):
-        last = border
-        if "?" in trimmed[border:] or "？" in trimmed[border:]:
+    start = len(trimmed)
+    for _ in range(_PARAGRAPHS):
+        start = trimmed.rfind("\n\n", 0, start)
+        if start < 0 or len(trimmed) - start > _QUESTION:
             break
-    return trimmed[last:], trimmed[:last]
+        yield trimmed[start + 2 :], trimmed[: start + 2]
+    tail = max(0, len(trimmed) - _QUESTION)
+    borders = [m.end() for m in _BORDER.finditer(trimmed, tail) if m.end() < len(trimmed)] or [tail]
+    asking = [i for i in borders[-_SENTENCES:] if "?" in trimmed[i:] or "？" in trimmed[i:]]
+    last = asking[-1] if asking else borders[-1]
+    yield trimmed[last:], trimmed[:last]
 
 
 def _by_patterns(body: str, question: str, patterns: Sequence[re.Pattern[str]]) -> Truth | None:

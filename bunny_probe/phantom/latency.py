@@ -24,11 +24,18 @@ class Schedule:
 
 
 def plan_times(
-    law: Latency, *, prompt_tokens: int, cached_tokens: int, tokens: int, slow: bool, key: tuple[object, ...]
+    law: Latency,
+    *,
+    prompt_tokens: int,
+    cached_tokens: int,
+    tokens: int,
+    slow: bool,
+    others: int,
+    key: tuple[object, ...],
 ) -> Schedule:
-    """The due times under the law. `key` is what the spread's chance hangs on."""
+    """The due times under the law, beside `others` in flight. `key` is what the spread's chance hangs on."""
     chance = generator("latency", *key)
-    stretch = law.slow_factor if slow else 1.0
+    stretch = (law.slow_factor if slow else 1.0) * (1 + law.contention * others)
     mean = (
         law.base
         + law.per_prompt_token * prompt_tokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -28,8 +29,23 @@ class Model:
         )
         capacity = behaviour.prefix_cache_tokens
         self.cache = PrefixCache(capacity, behaviour.prefix_block) if capacity else None
+        self.active = 0  # requests being answered
+        self._allowance, self._refilled = float(behaviour.burst), time.monotonic()
         self.slots = asyncio.Semaphore(behaviour.slots) if behaviour.slots else None
         self.fingerprint = "phantom-" + digest(sorted(behaviour.settings().items())).hex()[:12]
+
+    def admit(self) -> float:
+        """0 when a request is within the rate limit, else the seconds until one would be."""
+        rate = self.behaviour.requests_per_second
+        if rate is None:
+            return 0.0
+        now = time.monotonic()
+        self._allowance = min(float(self.behaviour.burst), self._allowance + (now - self._refilled) * rate)
+        self._refilled = now
+        if self._allowance >= 1:
+            self._allowance -= 1
+            return 0.0
+        return (1 - self._allowance) / rate
 
     def count(self, ask: Ask) -> int:
         if ask.prompt is not None:

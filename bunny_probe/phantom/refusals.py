@@ -13,7 +13,15 @@ from aiohttp import web
 from bunny_probe.phantom.ask import ApiError, Ask
 from bunny_probe.phantom.faults import Fault
 
-__all__ = ["OPTIONAL_FIELDS", "context_error", "json_response", "refuse", "unsupported"]
+__all__ = [
+    "OPTIONAL_FIELDS",
+    "context_error",
+    "json_response",
+    "no_such_model",
+    "rate_limit",
+    "refuse",
+    "unsupported",
+]
 
 OPTIONAL_FIELDS = (
     "stream_options", "logprobs", "top_logprobs", "seed", "top_p", "stop", "n", "frequency_penalty",
@@ -71,11 +79,11 @@ def refuse(fault: Fault, ask: Ask, prompt_tokens: int) -> web.Response | None:
     """
     match fault.name:
         case "rate-limit":
-            raise _rate_limit({"Retry-After": fault.arg} if fault.arg else {})
+            raise rate_limit({"Retry-After": fault.arg} if fault.arg else {})
         case "rate-limit-date":
-            raise _rate_limit({"Retry-After": formatdate(time() + fault.number, usegmt=True)})
+            raise rate_limit({"Retry-After": formatdate(time() + fault.number, usegmt=True)})
         case "rate-limit-ms":
-            raise _rate_limit({"retry-after-ms": fault.arg})
+            raise rate_limit({"retry-after-ms": fault.arg})
         case "server-error":
             raise ApiError(_server_status(fault), "The server had an error.", "server_error", "internal_error")
         case "server-error-html":
@@ -120,7 +128,7 @@ def no_such_model(model: str) -> ApiError:
     return ApiError(404, f"The model '{model}' does not exist.", param="model", code="model_not_found")
 
 
-def _rate_limit(headers: Mapping[str, str]) -> ApiError:
+def rate_limit(headers: Mapping[str, str]) -> ApiError:
     return ApiError(429, "Rate limit reached.", "rate_limit_error", "rate_limit_exceeded", headers=headers)
 
 

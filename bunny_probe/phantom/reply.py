@@ -8,12 +8,12 @@ from typing import Literal
 
 from bunny_probe.phantom.ask import Ask
 from bunny_probe.phantom.behaviour import Behaviour
-from bunny_probe.phantom.decide import Answer, decide
-from bunny_probe.phantom.distribution import with_entropy
+from bunny_probe.phantom.decide import Answer, decide, point_of
+from bunny_probe.phantom.distribution import Geometric, with_entropy
 from bunny_probe.phantom.draws import digest, uniform
 from bunny_probe.phantom.tokens import Piece, Tokenizer
 from bunny_probe.phantom.truth import Truth
-from bunny_probe.phantom.words import filler, word
+from bunny_probe.phantom.words import filler, others, word
 
 __all__ = ["Choice", "Prompt", "Reply", "Token", "Usage", "compose", "echoed", "weigh"]
 
@@ -101,7 +101,8 @@ def compose(
 def _choice(
     ask: Ask, behaviour: Behaviour, prompt: Prompt, tokenizer: Tokenizer, draw: tuple[object, ...], slow: bool
 ) -> Choice:
-    answer = decide(ask, behaviour, prompt.truth, prompt.hash, prompt.tokens, draw, slow=slow, lost=prompt.lost)
+    point = point_of(ask, prompt.truth, prompt.tokens, slow=slow)
+    answer = decide(behaviour, prompt.truth, prompt.hash, point, draw, lost=prompt.lost)
     key = (behaviour.seed, prompt.hash, *draw)
     reasoning = filler((*key, "reasoning"), behaviour.reasoning_tokens)
     budget = 1_000_000 if ask.max_tokens is None else ask.max_tokens
@@ -111,7 +112,7 @@ def _choice(
     pieces, stop_string = _pieces(ask, behaviour, answer, tokenizer, key)
     room = budget - len(reasoning)
     cut = len(pieces) > room or (not pieces and room == 0 and bool(reasoning))
-    tokens = tuple(weigh(pieces[:room], ask, behaviour, prompt, draw, slow=slow))
+    tokens = tuple(weigh(pieces[:room], ask, behaviour, prompt.hash, point, draw))
     return Choice(
         tokens,
         "length" if cut else "stop",
@@ -144,10 +145,9 @@ def weigh(
     pieces: list[Piece],
     ask: Ask,
     behaviour: Behaviour,
-    prompt: Prompt,
+    prompt_hash: str,
+    point: dict[str, float],
     draw: tuple[object, ...],
-    *,
-    slow: bool = False,
 ) -> Iterator[Token]:
     """Gives each token its place in a distribution that has the stated entropy.
 
@@ -155,31 +155,26 @@ def weigh(
     request's temperature, so that at T = 1 the mean of −log p is the entropy. Log-probabilities are those
     before temperature.
     """
-    depth = prompt.truth.depth
     for index, piece in enumerate(pieces):
-        entropy = behaviour.value(
-            "entropy",
-            L=prompt.tokens,
-            depth=0.5 if depth is None else depth,
-            T=ask.temperature,
-            token=index,
-            slow=float(slow),
-            repetition_penalty=ask.repetition_penalty,
-            frequency_penalty=ask.frequency_penalty,
-            presence_penalty=ask.presence_penalty,
-        )
+        entropy = behaviour.value("entropy", **point, token=index)
         shape = with_entropy(round(entropy, 9), behaviour.vocabulary)
         u = 0.0
         if ask.temperature > 0:
-            u = uniform("rank", behaviour.seed, prompt.hash, *draw, index)
+            u = uniform("rank", behaviour.seed, prompt_hash, *draw, index)
         rank = shape.rank(u, ask.temperature)
-        top: list[tuple[str, float]] = []
-        if ask.top:
-            salt = digest("others", behaviour.seed, prompt.hash, index)
-            for place in range(min(ask.top, behaviour.vocabulary)):
-                text = piece.text if place == rank else f" {word(salt, place)}"
-                top.append((text, shape.logprob(place)))
-        yield Token(piece, shape.logprob(rank), tuple(top))
+        salt = digest("others", behaviour.seed, prompt_hash, index) if ask.top else b""
+        yield Token(piece, shape.logprob(rank), _alternatives(piece, shape, rank, ask.top, salt))
+
+
+def _alternatives(
+    piece: Piece, shape: Geometric, rank: int, top: int | None, salt: bytes
+) -> tuple[tuple[str, float], ...]:
+    """The likeliest tokens with their log-probabilities; the piece itself is among them at its rank."""
+    count = min(top or 0, shape.size)
+    texts = others(salt, count, piece.shown) if count else []
+    if rank < count:
+        texts[rank] = piece.shown
+    return tuple((text, shape.logprob(place)) for place, text in enumerate(texts))
 
 
 def echoed(choice: Choice, ask: Ask, behaviour: Behaviour, tokenizer: Tokenizer) -> Choice:
@@ -194,10 +189,6 @@ def echoed(choice: Choice, ask: Ask, behaviour: Behaviour, tokenizer: Tokenizer)
     )
     for index, piece in enumerate(pieces):
         rank = shape.rank(uniform("echo", behaviour.seed, index, piece.text))
-        salt = digest("others", behaviour.seed, index)
-        top = tuple(
-            (piece.text if place == rank else f" {word(salt, place)}", shape.logprob(place))
-            for place in range(ask.top)
-        )
+        top = _alternatives(piece, shape, rank, ask.top, digest("others", behaviour.seed, index))
         tokens.append(Token(piece, shape.logprob(rank) if index else None, top if index else ()))
     return replace(choice, echoed=tuple(tokens), echoed_text=text)

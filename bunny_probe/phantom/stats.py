@@ -34,8 +34,9 @@ class Served:
     answered: bool = False  # the whole answer went out, with its end
     gone: bool = False  # the client left first
     cost: float = 0.0  # US dollars charged
+    queued_s: float = 0.0  # waited for a free slot; the times below count from its end
     due_ttft_s: float = 0.0  # by the latency law
-    sent_ttft_s: float | None = None  # first content written, after arrival
+    sent_ttft_s: float | None = None  # first content written
     latest_s: float = 0.0  # worst lateness of an event against its schedule
 
 

@@ -36,6 +36,12 @@ class Piece:
     id: int
     raw: bytes
 
+    @property
+    def shown(self) -> str:
+        """How log-probabilities name it: a part of a character as OpenAI writes it, bytes:\\xf0\\x9f."""
+        whole = self.text.encode("utf-8", "surrogatepass")
+        return self.text if whole == self.raw else "bytes:" + "".join(f"\\x{byte:02x}" for byte in self.raw)
+
 
 class Tokenizer(Protocol):
     fingerprint: str
@@ -56,6 +62,9 @@ class WordTokenizer:
     """The default tokenizer; see the module."""
 
     fingerprint = "phantom-words-1"
+
+    def __init__(self) -> None:
+        _letters()  # the table is made now, not during the first request
 
     def count(self, text: str) -> int:
         if not text:
@@ -132,14 +141,37 @@ class FileTokenizer:
         return np.array([start for start, _ in offsets], dtype=np.int64)
 
     def pieces(self, text: str) -> list[Piece]:
-        """The tokens of a text. Tokens that share a character: the first ones have no text, the last all."""
+        """The tokens of a text. Of tokens that share a character, the last one carries its text."""
+        if not text:
+            return []
         encoded = self._inner.encode(text, add_special_tokens=False)
+        ends = [start for start, _ in encoded.offsets[1:]] + [len(text)]
+        raws = self._raw_bytes(encoded.tokens, text)
         result: list[Piece] = []
         written = 0
-        for position, number in enumerate(encoded.ids):
-            last = position + 1 == len(encoded.ids)
-            end = len(text) if last else min(encoded.offsets[position + 1][0], len(text))
+        for number, end, raw in zip(encoded.ids, ends, raws, strict=True):
             part = text[written : max(written, end)]
             written = max(written, end)
-            result.append(Piece(part, int(number), part.encode("utf-8", "surrogatepass")))
+            result.append(
+                Piece(part, int(number), part.encode("utf-8", "surrogatepass") if raw is None else raw)
+            )
         return result
+
+    @staticmethod
+    def _raw_bytes(tokens: Sequence[str], text: str) -> list[bytes] | list[None]:
+        """The bytes of byte-level BPE tokens; None for each where the tokenizer is of another kind."""
+        table = _byte_alphabet()
+        if all(character in table for token in tokens for character in token):
+            raws = [bytes(table[character] for character in token) for token in tokens]
+            if b"".join(raws) == text.encode("utf-8", "surrogatepass"):
+                return raws
+        return [None] * len(tokens)
+
+
+@cache
+def _byte_alphabet() -> dict[str, int]:
+    """The characters by which byte-level BPE (Radford et al. 2019) writes bytes: printable ones as they are,
+    the others in order from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}

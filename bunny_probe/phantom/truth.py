@@ -31,13 +31,25 @@ class Truth:
     answers: tuple[str, ...] = ()  # accepted answers, or all wanted items when `every`
     distractors: tuple[str, ...] = ()  # values in the prompt that are wrong here
     depth: float | None = None
-    every: bool = False  # all of `answers` are wanted, not any one of them
+    scorer: str = ""  # what the answer is judged by, in the key's words
+    params: Mapping[str, Any] = field(default_factory=dict)  # of that scorer
     good: str | None = None  # a whole answer that passes, when the key gives one
     bad: str | None = None  # a whole answer that breaks the format, when the key gives one
     facts: Mapping[str, str] = field(default_factory=dict)  # family, task, variant, …
     source: Literal["key", "found", "none"] = "none"
 
+    @property
+    def every(self) -> bool:
+        """Whether all of `answers` are wanted, not any one of them."""
+        return self.scorer in ("items", "entities") and bool(self.answers)
 
+    @property
+    def judged(self) -> bool:
+        """Whether a right answer can be told from a wrong one."""
+        return bool(self.answers) or self.good is not None or self.scorer in _WITHOUT_ANSWERS
+
+
+_WITHOUT_ANSWERS = ("negation", "repetition", "conflict", "injection")
 NOTHING = Truth()
 
 
@@ -125,12 +137,19 @@ def _truth(row: Mapping[str, Any]) -> Truth:
         answers=_texts(expected.get("answers", ()), "answers"),
         distractors=_texts(expected.get("distractors", row.get("distractors", ())), "distractors"),
         depth=None if depth is None else float(depth),
-        every=expected.get("scorer", row.get("scorer")) in ("items", "entities"),
+        scorer=str(expected.get("scorer", row.get("scorer", ""))),
+        params=_params(expected.get("params")),
         good=_optional_text(expected, "good"),
         bad=_optional_text(expected, "bad"),
         facts={name: str(row[name]) for name in _FACTS if row.get(name) is not None},
         source="key",
     )
+
+
+def _params(value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError("expected.params must be an object")
+    return value or {}
 
 
 def _optional_text(expected: Mapping[str, Any], name: str) -> str | None:

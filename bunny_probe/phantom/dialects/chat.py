@@ -97,7 +97,7 @@ def _choice_steps(ask: Ask, head: dict[str, Any], index: int, choice: Choice) ->
         delta = {"content": token.piece.text}
         steps.append(Step("content", chunk(delta, tokens=(token,)), token=number))
     if choice.refusal is not None:
-        steps.append(Step("content", chunk({"refusal": choice.refusal}), token=first))
+        steps.append(Step("content", chunk({"refusal": choice.refusal}), token=first, tokens=0))
     if choice.finish is not None:
         last = max(0, choice.spent - 1)
         steps.append(Step("finish", chunk({}, _finish(choice)), token=last))
@@ -112,9 +112,10 @@ def _logprobs(tokens: tuple[Token, ...]) -> dict[str, Any]:
     return {
         "content": [
             {
-                **_entry(token.piece.text, token.piece.raw, token.logprob),
+                **_entry(token.piece.shown, token.piece.raw, token.logprob),
                 "top_logprobs": [
-                    _entry(text, text.encode("utf-8", "surrogatepass"), value) for text, value in token.top
+                    _entry(text, token.piece.raw if text == token.piece.shown else text.encode(), value)
+                    for text, value in token.top
                 ],
             }
             for token in tokens

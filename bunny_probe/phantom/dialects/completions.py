@@ -98,7 +98,7 @@ def _choice_steps(ask: Ask, head: dict[str, Any], index: int, choice: Choice) ->
     steps: list[Step] = []
     offset = 0
     if choice.echoed_text:
-        steps.append(Step("open", chunk(choice.echoed_text, None, choice.echoed, 0)))
+        steps.append(Step("raw", chunk(choice.echoed_text, None, choice.echoed, 0)))
         offset = len(choice.echoed_text)
     for number, token in enumerate(choice.tokens):
         steps.append(Step("content", chunk(token.piece.text, None, (token,), offset), token=number))
@@ -122,7 +122,7 @@ def _logprobs(tokens: tuple[Token, ...], ask: Ask, offset: int) -> dict[str, Any
         offsets.append(offset)
         offset += len(token.piece.text)
     return {
-        "tokens": [token.piece.text for token in tokens],
+        "tokens": [token.piece.shown for token in tokens],
         "token_logprobs": [token.logprob for token in tokens],
         "top_logprobs": [_alternatives(token) for token in tokens] if ask.top else None,
         "text_offset": offsets,
@@ -133,4 +133,4 @@ def _alternatives(token: Token) -> dict[str, float] | None:
     """The likeliest tokens and the chosen one; None at the first token of a prompt, which nothing foretells."""
     if token.logprob is None:
         return None
-    return {**dict(token.top), token.piece.text: token.logprob}
+    return {**dict(token.top), token.piece.shown: token.logprob}

@@ -27,8 +27,10 @@ class Raw:
     head: bytes = b""
     reads: list[bytes] = field(default_factory=list)
     ended: str = ""  # "whole", "fin" (before the body was whole), "reset", "open" (still open at the limit)
-    first_byte_s: float | None = None
-    body_byte_s: float | None = None
+    fault: str = ""  # that was asked for
+    first_byte_s: float = -1.0  # after sending; -1: none came
+    body_byte_s: float = -1.0
+    seconds: float = 0.0  # to the end
 
     @property
     def status(self) -> int:
@@ -42,14 +44,14 @@ class Raw:
     @property
     def chunks(self) -> list[bytes]:
         """The HTTP chunks of the body, one a write; the terminating one is left out."""
-        rest, chunks = b"".join(self.reads), []
-        while rest:
-            size, _, rest = rest.partition(b"\r\n")
-            length = int(size, 16)
-            if not length or len(rest) < length:
+        whole, chunks, at = b"".join(self.reads), [], 0
+        while (border := whole.find(b"\r\n", at)) >= 0:
+            length = int(whole[at:border], 16)
+            at = border + 2 + length
+            if not length or at > len(whole):
                 break
-            chunks.append(rest[:length])
-            rest = rest[length + 2 :]
+            chunks.append(whole[border + 2 : at])
+            at += 2
         return chunks
 
     @property
@@ -82,7 +84,7 @@ async def exchange(
     """One POST (or GET without a body) on a connection of its own."""
     address = urlsplit(phantom.root)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    raw = Raw()
+    raw = Raw(fault=fault)
     try:
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         head = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.1", "Host: phantom", "Connection: close"]
@@ -98,6 +100,7 @@ async def exchange(
             raw.ended = "open"
         except (ConnectionResetError, BrokenPipeError):
             raw.ended = "reset"
+        raw.seconds = asyncio.get_running_loop().time() - started
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -113,7 +116,7 @@ async def _read(reader: asyncio.StreamReader, raw: Raw, started: float) -> None:
         if not part:
             raw.head, raw.ended = buffer, "fin"
             return
-        if raw.first_byte_s is None:
+        if raw.first_byte_s < 0:
             raw.first_byte_s = clock() - started
         buffer += part
     raw.head, _, rest = buffer.partition(b"\r\n\r\n")
@@ -124,7 +127,7 @@ async def _read(reader: asyncio.StreamReader, raw: Raw, started: float) -> None:
         part = await reader.read(65536)
         if not part:
             break
-        if raw.body_byte_s is None:
+        if raw.body_byte_s < 0:
             raw.body_byte_s = clock() - started
         raw.reads.append(part)
     whole = b"".join(raw.reads)
