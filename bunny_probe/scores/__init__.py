@@ -15,6 +15,7 @@ from bunny_probe.scores.anchor import Anchor
 from bunny_probe.scores.base import Scorer
 from bunny_probe.scores.choice import Choice
 from bunny_probe.scores.conflict import Conflict
+from bunny_probe.scores.embedding import Embedding
 from bunny_probe.scores.entities import Entities
 from bunny_probe.scores.exact import Exact
 from bunny_probe.scores.format import Format
@@ -34,6 +35,7 @@ SCORERS: dict[str, Scorer] = {
         Anchor(),
         Choice(),
         Conflict(),
+        Embedding(),
         Entities(),
         Exact(),
         Format(),
