@@ -41,7 +41,8 @@ class ApiError(Exception):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.status, self.kind, self.param, self.code = status, kind, param, code
+        self.status, self.kind, self.code = status, kind, code
+        self.param = None if param is None else cut(param)  # a name that the client made up can be megabytes
         self.message, self.headers = message, dict(headers or {})
         super().__init__(message)
 
@@ -50,18 +51,21 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
     return ApiError(400, message, param=param, code=code)
 
 
+def cut(name: str, most: int = 120) -> str:
+    """A client's own word, short enough to be said back."""
+    return name if len(name) <= most else name[: most - 3] + "..."
+
+
 def unknown_name(what: str, given: str, choices: Iterable[str]) -> str:
     """The sentence for a name that is not among `choices`: the nearest one first, then all."""
     known = sorted(choices)
-    near = get_close_matches(given, known, n=1)
+    near = get_close_matches(given, known, n=1) if len(given) <= 80 else []  # a huge name is slow to compare
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    shown = given if len(given) <= 80 else given[:77] + "..."
-    return f"Unknown {what} {shown!r}.{hint} Choices: {', '.join(known) or 'none'}."
+    return f"Unknown {what} {cut(given)!r}.{hint} Choices: {', '.join(known) or 'none'}."
 
 
 def model_not_found(given: str, served: Iterable[str]) -> ApiError:
-    shown = given if len(given) <= 120 else given[:117] + "..."
-    message = f"The model {shown!r} does not exist here. This server has: {', '.join(served)}."
+    message = f"The model {cut(given)!r} does not exist here. This server has: {', '.join(served)}."
     return ApiError(404, message, param="model", code="model_not_found")
 
 

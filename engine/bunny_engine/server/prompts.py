@@ -40,6 +40,8 @@ class PromptEncoder:
     ) -> list[int]:
         """Ids of the rendered conversation. A marker written in a message stays text."""
         if bounded:
+            if len(messages) > self._context:  # each is a token at least, and a million take long to render
+                raise context_exceeded(self._context, len(messages), None, "messages", at_least=True)
             self._refuse_hopeless([message["content"] for message in messages], "messages")
         size = sum(len(message["content"]) for message in messages)
         return await _off_loop(size, lambda: self._chat(messages, options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -133,6 +134,17 @@ async def test_an_unknown_field_gets_the_choices() -> None:
     assert "Did you mean 'temperature'?" in error["message"]
     assert "max_completion_tokens" in error["message"]
     assert error["code"] == "unknown_parameter"
+
+
+@pytest.mark.parametrize(
+    "body", [{"x" * 3_000_000: 1}, {"model": "x" * 3_000_000}, {"messages": [{"y" * 3_000_000: 1}]}]
+)
+async def test_a_huge_name_is_refused_in_few_words(body: dict[str, Any]) -> None:
+    """Megabytes where a name belongs cost neither a slow comparison nor a long answer."""
+    async with asyncio.timeout(2):
+        response = await ask(saying("x"), CHAT, body)
+    assert response.status_code in (400, 404)
+    assert len(response.content) < 2000
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,14 @@ async def test_a_hopelessly_long_text_is_refused_unencoded() -> None:
     assert caught.value.message.startswith("This model's maximum context length is 100 tokens.")
 
 
+async def test_more_messages_than_tokens_are_refused_unrendered() -> None:
+    """A conversation of more messages than the context has tokens never reaches the template."""
+    tokenizer = BpeTokenizer("{{ raise_exception('rendered') }}")
+    with pytest.raises(ApiError, match="at least 101") as caught:
+        await encoder(tokenizer, context=100).chat(user("") * 101)
+    assert caught.value.code == "context_length_exceeded"
+
+
 async def test_developer_is_the_system_voice_and_parts_are_joined() -> None:
     """`developer` renders as `system`; text parts are joined with nothing between."""
     engine, tokenizer = saying("ok"), BpeTokenizer()
