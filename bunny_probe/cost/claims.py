@@ -84,7 +84,7 @@ class Audit:
     def sentence(self) -> str:
         """How many of the claims stand."""
         n = len(self.rows)
-        told = [f"{self.count(v)} {_COUNTED[v]}" for v in VERDICTS if self.count(v)]
+        told = [_counted(self.count(v), v) for v in VERDICTS if self.count(v)]
         return f"Of {n} claim{'s' * (n != 1)}, {_listed(told)}." if told else "The table holds no claim."
 
     def table(self) -> pd.DataFrame:
@@ -109,13 +109,17 @@ class Audit:
         return {"kind": "Audit", "sentence": self.sentence(), **plain(self)}
 
 
-_COUNTED = {
-    "holds": "hold",
-    "close": "close but not equal",
-    "fails": "fail",
-    "contradict": "contradict another claim",
-    "needs measurement": "to be measured",
+_COUNTED: dict[Verdict, tuple[str, str]] = {
+    "holds": ("holds", "hold"),
+    "close": ("is close but not equal", "are close but not equal"),
+    "fails": ("fails", "fail"),
+    "contradict": ("contradicts another claim", "contradict other claims"),
+    "needs measurement": ("is to be measured", "are to be measured"),
 }
+
+
+def _counted(count: int, verdict: Verdict) -> str:
+    return f"{count} {_COUNTED[verdict][count != 1]}"
 
 
 def audit(table: ClaimsTable, found: Mapping[str, Found] | None = None) -> Audit:

@@ -53,18 +53,29 @@ class Curve:
         told = []
         for line in self.lines:
             change = line.stated[-1] / line.stated[0] if line.stated[0] else float("inf")
-            moved = "does not change" if abs(change - 1) < 1e-9 else f"changes by a factor of {change:.2f}"
-            told.append(f"{line.option} {moved}")
-        best = self.cheapest()
-        span = (
-            f"From {_number(self.x[0])} to {_number(self.x[-1])} {self.unit} the cost of {', of '.join(told)}."
-        )
+            told.append(
+                f"{line.option} by a factor of {change:.2f}" if abs(change - 1) > 1e-9 else f"{line.option} not"
+            )
+        ends = f"{_number(self.x[0])} to {_number(self.x[-1])} {self.unit}"
+        span = f"From {ends} the cost changes: {', '.join(told)}."
         if len(self.lines) == 1:
             return span
+        best = self.cheapest()
         if len(set(best)) == 1:
             return f"{span} {best[0]} is the cheapest throughout."
-        turns = [f"{best[i]} from {_number(self.x[i])}" for i in range(1, len(best)) if best[i] != best[i - 1]]
-        return f"{span} {best[0]} is the cheapest at first, then {', then '.join(turns)}."
+        turns = [
+            f"{best[i]} from {_number(self._turn(i, best))}"
+            for i in range(1, len(best))
+            if best[i] != best[i - 1]
+        ]
+        return f"{span} The cheapest is {best[0]} at first, then {', then '.join(turns)}."
+
+    def _turn(self, i: int, best: tuple[str, ...]) -> float:
+        """Where between points i - 1 and i the cheapest option changes, by linear interpolation."""
+        costs = {line.option: line.stated for line in self.lines}
+        before = costs[best[i]][i - 1] - costs[best[i - 1]][i - 1]
+        after = costs[best[i]][i] - costs[best[i - 1]][i]
+        return self.x[i - 1] + (self.x[i] - self.x[i - 1]) * before / (before - after)
 
     def table(self, rows: int = 9) -> pd.DataFrame:
         import pandas as pd

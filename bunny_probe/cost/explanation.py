@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bunny_probe.cost.expression import fill
-from bunny_probe.cost.money import money, plain
+from bunny_probe.cost.money import money, plain, scale_for
 from bunny_probe.cost.simulate import Point, derived_values, lost_share, term_costs
 from bunny_probe.cost.worksheet import Option, Term, Worksheet
 
@@ -39,16 +39,21 @@ class Explanation:
             f"{share:.0%} of it {largest.part} ({largest.name})."
         )
 
+    def steps(self) -> tuple[str, ...]:
+        """How derived numbers came about, each told once."""
+        return tuple(dict.fromkeys(step for row in self.rows for step in row.steps))
+
     def table(self) -> pd.DataFrame:
         import pandas as pd
 
+        scale = scale_for([row.value for row in self.rows], self.currency)
         return pd.DataFrame(
             [
                 {
                     "part": row.part,
                     "summand": row.name,
                     "with the numbers": row.filled,
-                    "a year": money(row.value, self.currency),
+                    f"{scale.unit} a year": scale.number(row.value),
                     "source": row.sources,
                     "note": row.notes,
                 }
@@ -70,6 +75,7 @@ class ExplainedTerm:
     meaning: str
     sources: str
     notes: str
+    steps: tuple[str, ...]  # how its derived numbers came about
 
 
 def explain(sheet: Worksheet, option: Option) -> Explanation:
@@ -78,20 +84,20 @@ def explain(sheet: Worksheet, option: Option) -> Explanation:
     for term, cost in zip(option.terms, term_costs(sheet, option), strict=True):
         filled, steps = _filled(sheet, option, term)
         items = list(term.inputs.values())
-        notes = [steps, *(f"{item.label}: {item.note}" for item in items if item.note)]
+        notes = [f"{item.label}: {item.note}" for item in items if item.note]
         sources = [item.source for item in items if item.source]
         if "lost_share" in term.formula and option.loss is not None and option.loss.source:
             sources.append(option.loss.source)
         rows.append(
             ExplainedTerm(
                 term.part, term.title, term.formula, filled, float(cost), term.meaning,
-                "; ".join(dict.fromkeys(sources)), "; ".join(dict.fromkeys(note for note in notes if note)),
+                "; ".join(dict.fromkeys(sources)), "; ".join(dict.fromkeys(notes)), steps,
             )
         )  # fmt: skip
     return Explanation(option.key, option.label, sheet.currency, tuple(rows))
 
 
-def _filled(sheet: Worksheet, option: Option, term: Term) -> tuple[str, str]:
+def _filled(sheet: Worksheet, option: Option, term: Term) -> tuple[str, tuple[str, ...]]:
     """The formula with its numbers, and how the derived numbers among them came about."""
     texts = {symbol: item.text for symbol, item in term.inputs.items()}
     texts["year"] = _year(sheet, term)
@@ -103,7 +109,7 @@ def _filled(sheet: Worksheet, option: Option, term: Term) -> tuple[str, str]:
         worked = fill(formula, texts)
         texts[symbol] = f"{float(values[symbol].magnitude):,.4g} {_UNITS.get(symbol, '')}".strip()
         steps.append(f"{symbol.replace('_', ' ')} = {worked} = {texts[symbol]}")
-    return fill(term.formula, texts), "; ".join(steps)
+    return fill(term.formula, texts), tuple(steps)
 
 
 _UNITS = {"gpus": "GPU", "gpu_seconds": "s"}

@@ -22,7 +22,7 @@ _CELLS = 4_000_000  # draws × latencies held at once
 _NODES = 257
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # holds an array, whose equality is no single truth
 class Stratum:
     """The latencies of requests of one length."""
 

@@ -20,7 +20,7 @@ from bunny_probe.errors import WorksheetError, unknown_choice
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Measured", "Share", "feed", "measure"]
+__all__ = ["Measured", "Share", "effective_trials", "feed", "measure"]
 
 _WRONG = ("miss", "wrong_anchor", "abstain", "partial", "fail")
 
@@ -190,7 +190,7 @@ def _shares(
     found = []
     for value, rows in _groups(length, counted):
         x = hits[rows].astype(float)
-        found.append(Share(value, int(x.sum()), x.size, _effective(x, cluster[rows])))
+        found.append(Share(value, int(x.sum()), x.size, effective_trials(x, cluster[rows])))
     return tuple(found)
 
 
@@ -198,7 +198,7 @@ def _strata(
     seconds: Floats, usable: np.ndarray[Any, Any], length: Floats, cluster: np.ndarray[Any, Any]
 ) -> tuple[Stratum, ...]:
     return tuple(
-        Stratum(value, np.sort(seconds[rows]), _effective(seconds[rows], cluster[rows]))
+        Stratum(value, np.sort(seconds[rows]), effective_trials(seconds[rows], cluster[rows]))
         for value, rows in _groups(length, usable)
     )
 
@@ -213,7 +213,7 @@ def _groups(length: Floats, counted: np.ndarray[Any, Any]) -> list[tuple[float, 
     return [(float(value), rows[length[rows] == value]) for value in np.unique(length[rows])]
 
 
-def _effective(x: Floats, cluster: np.ndarray[Any, Any]) -> float:
+def effective_trials(x: Floats, cluster: np.ndarray[Any, Any]) -> float:
     """Trials over the design effect (Kish 1965): how much rows that share a document repeat each other."""
     labels, which = np.unique(cluster.astype(str), return_inverse=True)
     clusters, n = labels.size, x.size

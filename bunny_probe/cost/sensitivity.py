@@ -57,7 +57,7 @@ class Tornado:
         told = (
             f"{self.title}: the input that moves it most is {first.label}: over its {self.level:.0%} interval "
             f"alone the total goes from {scale.number(ends[0])} to {scale.number(ends[1])} {scale.unit} a year "
-            f"({first.alone:.0%} ± {1.96 * first.error:.0%} of the variance)."
+            f"({first.alone:.1%} ± {1.96 * first.error:.1%} of the variance)."
         )
         if ends[0] < 0 < ends[1]:
             told += " That alone can turn the sign."

@@ -23,6 +23,7 @@ from bunny_probe.cost.worksheet import Option, Term, Worksheet
 from bunny_probe.errors import WorksheetError
 
 __all__ = [
+    "LOAD",
     "REPLICATES",
     "Point",
     "by_part",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 Method = Literal["sobol", "random", "antithetic"]
+LOAD = "range.load"
 REPLICATES = 8  # independent scrambles: their scatter is the error of the simulation itself
 
 
@@ -64,14 +66,13 @@ def draw(
     *,
     seed: int = 0,
     method: Method = "sobol",
-    extra: tuple[str, ...] = (),
 ) -> Point:
     """Quantiles for every uncertain input, shape (draws,) each, in REPLICATES independent blocks.
 
     `sobol` is the default: see benchmarks/cost_sampling.py. `draws` is rounded up to a power of two a block.
-    `extra` names further dimensions for the caller's own use.
+    Where the worksheet has a range of load, LOAD is drawn too, for `choose`.
     """
-    names = [*uncertain(sheet), *extra]
+    names = [*uncertain(sheet), *([LOAD] if sheet.load else [])]
     if draws < REPLICATES * 16:
         raise ValueError(f"at least {REPLICATES * 16} draws")
     u = quantiles(len(names), draws, seed, method)

@@ -58,8 +58,17 @@ class Yearly:
         return (
             f"{self.label} costs {money(self.total.stated, self.currency)} a year at the stated values; "
             f"given the stated uncertainties, {self.level:.0%} of {self.draws:,} draws lie within "
-            f"{money_range(self.total.low, self.total.high, self.currency)}."
+            f"{money_range(self.total.low, self.total.high, self.currency)}.{self._lopsided()}"
         )
+
+    def _lopsided(self) -> str:
+        """A word where the stated values sit to one side of what the uncertainties imply."""
+        off = self.total.median / self.total.stated - 1 if self.total.stated else 0.0
+        if abs(off) < 0.05:
+            return ""
+        side = "low" if off > 0 else "high"
+        median = money(self.total.median, self.currency)
+        return f" The stated values sit on the {side} side of their ranges: half of the draws exceed {median}."
 
     def table(self) -> pd.DataFrame:
         return _table((*self.parts, self.total), self.currency, self.level)

@@ -1,0 +1,384 @@
+"""The sections of the cost worksheet: each takes a case and shows question, picture, numbers, meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bunny_probe import cost
+from bunny_probe.cost.money import money, money_range, signed
+from bunny_probe.cost.pareto import pareto
+from bunny_probe.cost.simulate import lost_share, uncertain
+from bunny_probe.reports.cost_case import Case, open_case
+from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
+
+if TYPE_CHECKING:
+    from bunny_probe.cost import Option
+    from bunny_probe.cost.curves import Axis
+
+__all__ = [
+    "Case",
+    "against",
+    "choice",
+    "headline",
+    "machine",
+    "measured",
+    "method",
+    "open_case",
+    "published",
+    "results",
+    "sensitivity",
+    "summands",
+    "waiting",
+    "waterfall",
+]
+
+_WORDS = ["part", "summand", "with the numbers", "source", "note", "option", "input", "kind"]
+
+
+# ── sections ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def headline(case: Case) -> None:
+    """What is asked, and the numbers to remember."""
+    sheet = case.sheet
+    release = f", release {case.release}" if case.release else ""
+    markdown(f"# {sheet.title}{release}")
+    markdown(sheet.about)
+    shown = []
+    for option in sheet.options:
+        total = cost.yearly(sheet, option, case.point, level=case.level).total
+        whole = f"a year ({total.stated:,.0f} {sheet.currency}); {_interval(case, total)}"
+        shown.append(Tile(option.label, money(total.stated, sheet.currency), whole))
+    for first, second in case.pairs():
+        gap = case.difference(first, second)
+        shown.append(
+            Tile(
+                f"{first.key} minus {second.key}",
+                signed(gap.total.stated, sheet.currency),
+                f"a year ({gap.total.stated:,.0f} {sheet.currency}); {_interval(case, gap.total)}",
+            )
+        )
+    tiles(shown)
+    n = len(uncertain(sheet))
+    if n == 0:
+        finding(
+            "No input was given an uncertainty: everything below is arithmetic, not an estimate.",
+            "Give the inputs that you are least sure of a range.",
+            tone="unsure",
+        )
+
+
+def measured(case: Case) -> None:
+    """Which inputs come from a run, and which are stand-ins."""
+    waiting_for = [
+        (option.key, item.label, item.text)
+        for option in case.sheet.options
+        for item in option.inputs().values()
+        if item.measured and not item.strata and not item.source.startswith("measured")
+    ] + [
+        (option.key, "latency sample", "as stated")
+        for option in case.sheet.options
+        if option.awaits_latency and option.loss and not option.loss.source.startswith("measured")
+    ]
+    if case.found is not None and case.fed:
+        finding(f"{case.found.sentence()} These are the inputs of {', '.join(case.fed)}.")
+        rows = case.found.table()
+        rows["length"] = rows["length"].map(lambda x: "natural" if x != x else f"{x:,.0f}")
+        table(rows, "What the run counted, by prompt length", text_columns=["kind"])
+    elif case.found is not None:
+        finding(
+            f"{case.found.sentence()} No input of this worksheet asks for a measurement, so none was replaced.",
+            'Write { measured = "wrong", otherwise = … } where an error rate should come from the run.',
+            tone="unsure",
+        )
+    if waiting_for:
+        labels = "; ".join(f"{key}: {text} for {label}" for key, label, text in waiting_for)
+        finding(
+            f"Not measured, stand-ins are used: {labels}.",
+            "Name an endpoint or a run to replace them; until then these parts are assumptions.",
+            tone="unsure",
+        )
+    elif case.found is None:
+        finding("Every input is stated by the worksheet; none is measured here.")
+
+
+def summands(case: Case) -> None:
+    """Every summand of every option with its numbers filled in."""
+    for option in case.sheet.options:
+        told = cost.explain(case.sheet, option)
+        rows = told.table()
+        used = rows.columns[[bool((rows[name] != "").any()) for name in rows.columns]]
+        table(rows[used], option.label, text_columns=_WORDS)
+        if steps := told.steps():
+            markdown("\n".join(f"- {step}" for step in steps))
+        finding(told.sentence())
+
+
+def published(case: Case) -> None:
+    """Figures that were published about this sum, against the sum."""
+    checks = cost.check_published(case.sheet)
+    if not checks:
+        finding("The worksheet names no published figure to check.")
+    for check in checks:
+        finding(
+            check.sentence(),
+            ""
+            if check.verdict == "holds"
+            else "Do not quote that figure; quote the parts, which can be checked.",
+            tone="plain" if check.verdict == "holds" else "bad",
+        )
+
+
+def waterfall(case: Case) -> None:
+    """Where the difference between the options, or the one option's cost, comes from."""
+    from bunny_probe.plots import cost as pictures
+
+    if not case.pairs():
+        alone = cost.yearly(case.sheet, case.sheet.options[0], case.point, level=case.level)
+        plot(lambda width: pictures.waterfall(alone, width=width))
+        finding(alone.sentence())
+        table(alone.table(), "The parts", text_columns=["part"])
+    for first, second in case.pairs():
+        gap = case.difference(first, second)
+        plot(lambda width, gap=gap: pictures.waterfall(gap, width=width))  # type: ignore[misc]
+        undecided = not gap.total.certain and gap.total.low < 0 < gap.total.high
+        finding(
+            gap.sentence(),
+            "The interval holds zero: the inputs do not settle which is dearer. Narrow the inputs named below."
+            if undecided
+            else "The sign is settled by the inputs as stated; what is left open is how much.",
+            tone="unsure" if undecided else "plain",
+        )
+        table(gap.table(), f"{first.key} minus {second.key}, part by part", text_columns=["part"])
+    for option in case.sheet.options:
+        finding(cost.yearly(case.sheet, option, case.point, level=case.level).sentence())
+
+
+def sensitivity(case: Case) -> None:
+    """Which input to find out more about."""
+    from bunny_probe.plots import cost as pictures
+
+    pairs: list[tuple[Option, Option | None]] = [*case.pairs()] or [(case.sheet.options[0], None)]
+    for first, second in pairs:
+        bars = cost.tornado(case.sheet, first, second, level=case.level, seed=case.seed)
+        if not bars.bars:
+            finding(bars.sentence(), "Give the inputs ranges to see which of them matters.", tone="refused")
+            continue
+        plot(lambda width, bars=bars: pictures.tornado(bars, width=width))  # type: ignore[misc]
+        half = _first_half(bars.bars)
+        finding(
+            bars.sentence(),
+            f"Find out first: {' and '.join(half)}; {'it carries' if len(half) == 1 else 'together they carry'} "
+            "over half of the variance.",
+        )
+        table(bars.table(), "Every uncertain input, the widest swing first.", text_columns=["input"], rows=12)
+
+
+def _first_half(bars: tuple[Any, ...]) -> list[str]:
+    """The labels of the inputs that carry half of the variance, the largest first."""
+    taken: list[str] = []
+    carried = 0.0
+    for bar in sorted(bars, key=lambda item: -item.with_others):
+        taken.append(bar.label)
+        carried += bar.with_others
+        if carried > 0.5:
+            break
+    return taken
+
+
+_LEAVING = {
+    "threshold": "Nobody leaves before {patience:.3g} s; then {most:.0%} do.",
+    "ramp": "Customers wait {grace:.3g} s without loss; by {patience:.3g} s {most:.0%} of them are gone.",
+    "exponential": "Past {grace:.3g} s customers leave, after {patience:.3g} s on average, {most:.0%} at most.",
+}
+
+
+def waiting(case: Case) -> None:
+    """Orders lost to waiting, from the distribution and not from the mean."""
+    from bunny_probe.plots import cost_curves
+
+    seen: set[object] = set()
+    for option in case.sheet.options:
+        term = next((item for item in option.terms if "lost_share" in item.formula), None)
+        if term is None or option.loss is None:
+            continue
+        loss = option.loss
+        grace, patience, most = (term.inputs[name].central for name in ("grace", "patience", "most"))
+        same = (grace, patience, most, loss.shape, loss.weights, *(s.seconds.tobytes() for s in loss.strata))
+        if same in seen:  # the options share one sample: one picture tells it
+            continue
+        seen.add(same)
+        name = option.label if len(case.fed) == 1 else ""
+        plot(
+            lambda width, loss=loss, g=grace, p=patience, m=most, name=name: cost_curves.latency_loss(  # type: ignore[misc]
+                loss, g, p, m, label=name, width=width
+            )
+        )
+        share = float(lost_share(case.sheet, option, term))
+        drawn = np.atleast_1d(lost_share(case.sheet, option, term, case.point))
+        tail = (1 - case.level) / 2
+        low, high = np.quantile(drawn, [tail, 1 - tail])
+        p50, p95, p99 = loss.quantiles((0.5, 0.95, 0.99))
+        alone = float(loss.of(loss.mean_seconds(), grace, patience, most))
+        leaving = _LEAVING[loss.shape].format(grace=grace, patience=patience, most=most)
+        finding(
+            f"P50 {p50:.3g} s, P95 {p95:.3g} s, P99 {p99:.3g} s. {leaving} Over the distribution {share:.2%} "
+            f"of waiting orders are lost ({case.level:.0%} interval {low:.2%} to {high:.2%}); the mean latency of "
+            f"{loss.mean_seconds():.3g} s alone would say {alone:.2%}.",
+            "The tail loses orders that the mean does not show: work on P99 before the mean."
+            if share > 1.1 * alone
+            else "",
+        )
+    if not seen:
+        finding("Lost orders are stated as money in this worksheet, not derived from a latency distribution.")
+
+
+def against(case: Case) -> None:
+    """Cost against load and against length, and where the options break even."""
+    from bunny_probe.plots import cost_curves
+
+    sheet = case.sheet
+    axes: list[Axis] = []
+    if sheet.load is not None:
+        axes.append("load")
+    if sheet.length is not None:
+        axes.append("length")
+    if not axes:
+        finding("The worksheet gives no [range] of load or length, so no curve is drawn.", tone="refused")
+    for axis in axes:
+        at = cost.grid(sheet, axis)
+        curve = cost.cost_against(sheet, sheet.options, axis, at, case.point, level=case.level)
+        evens = [
+            cost.break_even(sheet, first, second, axis, at, case.point, level=case.level)
+            for first, second in case.pairs()
+        ]
+        even = evens[0] if len(evens) == 1 else None
+        plot(lambda width, c=curve, e=even: cost_curves.cost_curve(c, e, width=width))  # type: ignore[misc]
+        still = [f"{', '.join(line.constant)} of {line.option}" for line in curve.lines if line.constant]
+        held = f" Held constant, as the worksheet ties them to no {axis}: {'; '.join(still)}." if still else ""
+        told = " ".join(item.sentence() for item in evens)
+        finding(f"{curve.sentence()} {told}{held}".strip(), _even_advice(evens, axis))
+        table(curve.table(), f"Cost against {axis}, {case.level:.0%} intervals in brackets")
+
+
+def _even_advice(evens: list[Any], axis: str) -> str:
+    crossing = [item for item in evens if item.crossing > 0]
+    if not evens:
+        return ""
+    if not crossing:
+        return f"No {axis} within the range changes the choice."
+    return f"Find out on which side of the break-even your {axis} will be; near it, choose by other reasons."
+
+
+def choice(case: Case) -> None:
+    """The cheapest and the flattest option, and cost against quality."""
+    from bunny_probe.plots import cost as pictures
+    from bunny_probe.plots import cost_curves
+
+    standing = cost.choose(case.sheet, case.point, level=case.level)
+    plot(lambda width: pictures.options(standing, width=width))
+    finding(
+        standing.sentence(),
+        "Take the flattest if a bad year hurts more than a good one helps; else the cheapest."
+        if standing.cheapest is not standing.flattest
+        else "Cheapest and flattest agree: there is no price to pay for steadiness.",
+    )
+    table(standing.table(), "The options side by side, the same draws for each", text_columns=["option"])
+    if any(term.part == "quality" for option in case.sheet.options for term in option.terms):
+        frontier = pareto(case.sheet, case.point, level=case.level)
+        plot(lambda width: cost_curves.cost_quality(frontier, width=width))
+        finding(frontier.sentence())
+        table(frontier.table(), "Cost against quality", text_columns=["option"])
+
+
+def machine(
+    *,
+    layers: int,
+    kv_heads: int,
+    head_dim: int,
+    width: int,
+    parameters: float,
+    memory_gb: float,
+    bandwidth_tb_s: float,
+    tflops: float,
+    bytes_per_element: float = 2.0,
+) -> None:
+    """What a context takes on one GPU: K/V memory, requests that fit, the least time to read it."""
+    import pandas as pd
+
+    weights = parameters * 2.0
+    rows = []
+    for tokens in (4_096, 16_384, 65_536, 131_072, 262_144, 1_048_576):
+        size = cost.kv_cache_bytes(
+            tokens, layers=layers, kv_heads=kv_heads, head_dim=head_dim, bytes_per_element=bytes_per_element
+        )
+        floor = cost.prefill_floor(
+            tokens,
+            parameters=parameters,
+            layers=layers,
+            width=width,
+            flops=tflops * 1e12,
+            bandwidth=bandwidth_tb_s * 1e12,
+        )
+        rows.append(
+            {
+                "prompt tokens": f"{tokens:,}",
+                "K/V cache, GB": f"{size / 1e9:,.2f}",
+                "requests that fit": cost.concurrent_requests(memory_gb * 1e9, weights, size),
+                "prefill at least, s": f"{floor.seconds:,.3g}",
+                "bound by": floor.bound,
+            }
+        )
+    table(pd.DataFrame(rows), "One GPU, from the model's shape alone", text_columns=["bound by"])
+    each = cost.kv_cache_bytes(
+        1, layers=layers, kv_heads=kv_heads, head_dim=head_dim, bytes_per_element=bytes_per_element
+    )
+    finding(
+        f"K/V memory is 2 × {layers} layers × {kv_heads} key-value heads × {head_dim} × "
+        f"{bytes_per_element:g} B = {each / 1e3:,.1f} KB a token, linear in length. "
+        f"Weights take {weights / 1e9:,.1f} GB at 16 bits. "
+        "The prefill floor is arithmetic at full speed: no server reaches it.",
+        "A vendor's time below the floor is wrong; far above it, ask where the time goes.",
+    )
+
+
+def method(case: Case) -> None:
+    """How the numbers were made."""
+    n = case.point.u[next(iter(case.point.u))].size if case.point.u else 0
+    units = case.sheet.units
+    weeks = f"{units.weeks_per_year:g}" if units.weeks_per_year else f"{units.days_per_year / 7:.4g}"
+    markdown(
+        f"- A year has {units.days_per_year:g} days and {weeks} weeks. 万 is 10,000; figures write ×10⁴ where "
+        "no installed font has the character.\n"
+        f"- {n:,} scrambled Sobol draws in 8 independent blocks, seed {case.seed}; what options share is drawn "
+        "once. Inputs are drawn independently of each other.\n"
+        "- A value with a range is triangular around the value; a range alone is uniform; a measured share is "
+        "Jeffreys' posterior on the trials worth counting after the design effect of shared documents.\n"
+        "- The tornado moves one input at a time; variance shares are Sobol indices (Saltelli 2010, Jansen "
+        "1999).\n"
+        "- The flattest option has the narrowest interval when inputs, load and length all vary."
+    )
+
+
+def results(case: Case) -> dict[str, Any]:
+    """Every result as JSON values, for a summary file."""
+    sheet = case.sheet
+    return {
+        "worksheet": sheet.title,
+        "release": case.release,
+        "options": {
+            o.key: cost.yearly(sheet, o, case.point, level=case.level).to_json() for o in sheet.options
+        },
+        "differences": [case.difference(*pair).to_json() for pair in case.pairs()],
+        "choice": cost.choose(sheet, case.point, level=case.level).to_json(),
+        "published": [check.to_json() for check in cost.check_published(sheet)],
+        "measured": None if case.found is None else case.found.sentence(),
+    }
+
+
+def _interval(case: Case, spread: Any) -> str:
+    if spread.certain:
+        return "no uncertainty given"
+    return f"{case.level:.0%} interval {money_range(spread.low, spread.high, case.sheet.currency)}"
