@@ -119,7 +119,7 @@ async def test_no_request_is_a_5xx_or_a_hang(part: int) -> None:
         for number in range(500):
             path, seed = rng.choice(SEEDS)
             raw = mutated(rng, seed)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 response = await client.post(path, content=raw)
             seen[response.status_code] = seen.get(response.status_code, 0) + 1
             where = f"part {part}, request {number}: {path} {raw[:2000]!r} → {response.text[:500]}"

@@ -12,7 +12,7 @@ from bunny_engine.server.errors import ApiError
 from bunny_engine.server.prompts import PromptEncoder
 from bunny_engine.server.text import Vocabulary
 from http_harness import MODEL, ask, client_of, saying
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_engine import CHATML, MARKERS, BpeTokenizer
 
@@ -80,6 +80,7 @@ MARKED = st.lists(
 
 
 @pytest.mark.parametrize("source", [CHATML, TRIMMING])
+@settings(deadline=None)
 @given(parts=st.lists(MARKED, min_size=1, max_size=3))
 def test_no_content_can_open_a_turn(source: str, parts: list[list[str]]) -> None:
     """Whatever is written in messages, control tokens are the template's and the text comes through exactly."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bunny_engine.server.text import Detokenizer, StopMatcher, Vocabulary
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_engine import MARKERS, BpeTokenizer
 
@@ -14,6 +14,7 @@ def pieces(text: str | bytes, cuts: list[int]) -> list[str | bytes]:
     return [text[a:b] for a, b in zip([0, *marks], [*marks, len(text)], strict=True)]
 
 
+@settings(deadline=None)
 @given(st.text(), st.lists(st.integers(0, 60)))
 def test_any_cut_of_the_bytes_gives_the_text(text: str, cuts: list[int]) -> None:
     """Valid UTF-8 comes out whole, wherever the tokens cut it, and never as U+FFFD."""
@@ -25,6 +26,7 @@ def test_any_cut_of_the_bytes_gives_the_text(text: str, cuts: list[int]) -> None
     assert all(("�" in piece) <= ("�" in text) for piece in shown)
 
 
+@settings(deadline=None)
 @given(st.binary(), st.lists(st.integers(0, 60)))
 def test_hostile_bytes_do_not_depend_on_the_cut(raw: bytes, cuts: list[int]) -> None:
     """Bytes that are not UTF-8 show as U+FFFD, the same in one piece or in many; only an open end waits."""
@@ -49,6 +51,7 @@ def first_end(text: str, stops: list[str]) -> str:
     return text
 
 
+@settings(deadline=None)
 @given(
     st.text(alphabet="abc", max_size=24),
     st.lists(st.text(alphabet="abc", min_size=1, max_size=4), min_size=1, max_size=4),
@@ -67,6 +70,7 @@ def test_a_stop_string_is_found_whatever_the_pieces(text: str, stops: list[str],
     assert (matcher.hit is not None) == (expected != text)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="abXY", max_size=24), st.lists(st.integers(0, 24)))
 def test_only_a_suffix_that_begins_a_stop_string_is_held(text: str, cuts: list[int]) -> None:
     """What cannot become a stop string is shown at once."""
