@@ -30,7 +30,7 @@ __all__ = ["render"]
 _DOCUMENTS = 2  # documents whose counts are kept for each counter
 _KNOWN = 20_000  # short texts whose counts are kept for each counter
 _SHORT = 600  # characters
-_TRIES = 16
+_TRIES = 32
 _SMALL = 64  # tokens of filling text below which a prompt is always measured whole
 
 
@@ -144,7 +144,8 @@ def _filled(probe: Probe, filler: Filler, length: int, work: _Work) -> tuple[Mes
         work.state.documents.move_to_end(name)
         while len(work.state.documents) > _DOCUMENTS:
             work.state.documents.popitem(last=False)
-    correction = 0
+    correction = back = 0
+    tried: set[tuple[int, tuple[int, ...]]] = set()
     for _ in range(_TRIES):
         room = length - fixed - correction
         if room < 0:
@@ -154,7 +155,7 @@ def _filled(probe: Probe, filler: Filler, length: int, work: _Work) -> tuple[Mes
             )
         with lock:
             document.reach(room, work.following)
-            kept, ending = document.land(room, counts)
+            kept, ending = document.land(room, counts, back)
             pieces = _placed(recipe, document, kept, [closers[i] for i in ending], room, max(room - spread, 0))
         content = recipe.head + " ".join(pieces) + recipe.tail
         messages = _messages(recipe, content)
@@ -167,6 +168,9 @@ def _filled(probe: Probe, filler: Filler, length: int, work: _Work) -> tuple[Mes
             settled, correction = seams == correction, seams
         if settled:
             return messages
+        if (kept, ending) in tried:  # going round in a circle: try another composition
+            back += 1
+        tried.add((kept, ending))
     raise LengthError(
         f"no prompt of exactly {length:,} tokens was found in {_TRIES} tries: this tokenizer's counts do not "
         "add up at sentence borders; a slightly different length may work"

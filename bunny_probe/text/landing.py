@@ -51,10 +51,11 @@ class Document:
                 return
             self._ahead += block
 
-    def land(self, tokens: int, closers: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    def land(self, tokens: int, closers: Sequence[int], back: int = 0) -> tuple[int, tuple[int, ...]]:
         """How many sentences, and which closers behind them, hold exactly `tokens`.
 
-        `closers` are the counts of the closing sentences. Raises `LengthError` when the stream is too
+        `closers` are the counts of the closing sentences; `back` sentences are given up for other closers,
+        to try another composition of the same length. Raises `LengthError` when the stream is too
         short or no combination fits.
         """
         fit = bisect_right(self.sums, tokens) - 1
@@ -63,7 +64,8 @@ class Document:
                 f"the filling text ends after {self.sums[-1]:,} tokens and {tokens:,} are needed: "
                 "ask for a shorter length or give more documents"
             )
-        for kept in range(fit, max(-1, fit - _STEP_BACK - 1), -1):
+        start = max(fit - back, 0)
+        for kept in range(start, max(-1, start - _STEP_BACK - 1), -1):
             chosen = closing(tokens - self.sums[kept], tuple(closers))
             if chosen is not None:
                 return kept, chosen

@@ -2,9 +2,9 @@
 
 Two kinds of server answer there. One takes a list of texts and gives their counts in one reply; vLLM's
 takes one text a request. With the first, counting a prompt takes one request for every 2,048 sentences.
-With the second, sentences are counted 64 to a request and their shares estimated from their lengths, and
-the finished prompt is measured whole and corrected: for n sentences at most n / 64 + 16 requests, and the
-prompt's length is still exact. What was counted once is kept.
+With the second, sentences are counted 64 to a request and their shares estimated from their lengths; the
+finished prompt is measured whole and corrected, so its length is exact all the same: for n sentences at
+most n / 64 + 32 long requests and a few dozen short ones. What was counted once is kept.
 """
 
 from __future__ import annotations

@@ -102,13 +102,21 @@ class FileCounter:
         if self._overhead is not None:
             contents = self.counts([message.content for message in messages])
             return self._overhead.request + self._overhead.message * len(messages) + sum(contents)
+        return self.counts([self._rendered(messages)])[0]
+
+    def _rendered(self, messages: Sequence[Message]) -> str:
+        from jinja2.exceptions import TemplateError
+
         assert self._template is not None
-        text = self._template.render(
-            messages=[{"role": m.role, "content": m.content} for m in messages],
-            add_generation_prompt=True,
-            **self._variables,
-        )
-        return self.counts([text])[0]
+        try:
+            text: str = self._template.render(
+                messages=[{"role": m.role, "content": m.content} for m in messages],
+                add_generation_prompt=True,
+                **self._variables,
+            )
+        except (TemplateError, TypeError) as error:
+            raise UsageError(f"the chat template does not take these messages: {error}") from None
+        return text
 
 
 def _beside(folder: Path) -> tuple[str | None, dict[str, Any]]:
