@@ -258,3 +258,5 @@ async def test_parameters_reach_the_engine() -> None:
     assert not params.prompt_logprobs
     await ask(engine, CHAT, {})
     assert (engine.asked[1][1].temperature, engine.asked[1][1].top_logprobs) == (1.0, None)
+    await ask(engine, CHAT, {"top_p": 0})
+    assert 0 < engine.asked[2][1].top_p < 1e-3  # the likeliest token alone, and no engine divides by it
