@@ -40,7 +40,10 @@ COLUMNS: dict[str, tuple[str, str]] = {
     # scores
     "scorer": ("string", "primary scorer"),
     "score": ("float64", "score in [0, 1]; NaN when not scored"),
-    "label": ("string", "hit, miss, wrong_anchor, abstain, partial, pass, fail, not_scored"),
+    "label": (
+        "string",
+        "hit, miss, wrong_anchor, abstain, partial, pass, fail, not_scored, first_wins, last_wins, reasoned",
+    ),
     "chance": ("float64", "expected score of a random answer"),
     "reason": ("string", "what decided the score"),
     # counts

@@ -322,7 +322,8 @@ class Score:
 
     scorer: str
     value: float | None  # in [0, 1]
-    label: str  # "hit", "miss", "wrong_anchor", "abstain", "partial", "pass", "fail", "not_scored"
+    label: str  # "hit", "miss", "wrong_anchor", "abstain", "partial", "pass", "fail", "not_scored"; for two
+    # clauses in conflict also "first_wins", "last_wins", "reasoned"
     reason: str  # what decided it, in one line
     details: Mapping[str, Any] = field(default_factory=dict)
 
