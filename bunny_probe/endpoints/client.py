@@ -55,6 +55,8 @@ class Endpoint:
         self.dropped: set[str] = set()  # optional fields that the endpoint has refused
         self._session = session
         self._headers = headers
+        self._proxy = proxy_for(spec.url, spec.proxy)
+        self._operation = spec.join(self.dialect.path)
         self._lag = LagMeter(asyncio.get_running_loop())
         self._http: httpx.AsyncClient | None = None
 
@@ -82,7 +84,7 @@ class Endpoint:
             limits = self.spec.timeouts
             self._http = httpx.AsyncClient(
                 headers=self._headers,
-                proxy=proxy_for(self.spec.url, self.spec.proxy),
+                proxy=self._proxy,
                 trust_env=False,
                 timeout=httpx.Timeout(60.0, connect=limits.connect),
             )
@@ -142,12 +144,12 @@ class Endpoint:
         with self._lag.watch() as lag:
             wire = await exchange(
                 self._session,
-                self.spec.join(self.dialect.path),
+                self._operation,
                 _encode(body),
                 self._headers,
                 timeouts=self.spec.timeouts,
                 max_bytes=self.spec.max_response_bytes,
-                proxy=proxy_for(self.spec.url, self.spec.proxy),
+                proxy=self._proxy,
                 take=reader.take,
             )
         reading = reader.finish()

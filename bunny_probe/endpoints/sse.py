@@ -55,6 +55,12 @@ class EventSplitter:
             elif (event := self._event(at, block)) is not None:
                 yield event
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held back: the next read begins an event."""
+        # Not before the first event is out: it is told apart from a JSON body, and sets `first_event`.
+        return self._started and not self._pending and not self._cr
+
     def rest(self, at: int) -> Event | None:
         """What stood behind the last blank line when the stream ended; the rules say to distrust it."""
         block, self._pending = b"".join(self._pending), []

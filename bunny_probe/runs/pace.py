@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bunny_probe.records import Attempt, Trial
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 __all__ = ["Pace", "Progress"]
 
@@ -41,8 +36,8 @@ class Pace:
 
     def __init__(self, remaining: Iterable[Trial]) -> None:
         self._remaining: Counter[_Kind] = Counter(_kind(trial) for trial in remaining)
-        self._normal: npt.NDArray[np.float64] | None = None  # weighted normal equations of the fit
-        self._right: npt.NDArray[np.float64] | None = None
+        self._powers = [0.0] * 5  # weighted sums of n^0 … n^4: the fit's normal equations
+        self._right = [0.0] * 3
         self._square = 0.0
         self._fitted: tuple[float, float, float] | None = None  # None: to be fitted anew
         self._decode_s = self._decode_tokens = 0.0
@@ -110,14 +105,12 @@ class Pace:
         return sum(tokens for tokens, _ in seen) / answers if answers else float(limit)
 
     def _learn_first(self, prompt: int, seconds: float) -> None:
-        import numpy as np
-
-        x = np.array([1.0, prompt / 1e3, (prompt / 1e3) ** 2])
+        x = prompt / 1e3
         weight = 1 / max(seconds, 1e-3) ** 2  # relative errors count, or the longest prompt would decide alone
-        if self._normal is None or self._right is None:
-            self._normal, self._right = np.zeros((3, 3)), np.zeros(3)
-        self._normal += weight * np.outer(x, x)
-        self._right += weight * seconds * x
+        for power in range(5):
+            self._powers[power] += weight * x**power
+        for power in range(3):
+            self._right[power] += weight * seconds * x**power
         self._square += weight * seconds * seconds
         self._fitted = None
 
@@ -133,15 +126,15 @@ class Pace:
         """The best non-negative coefficients, those of a simpler curve where it is as good."""
         import numpy as np
 
-        assert self._normal is not None
-        assert self._right is not None
+        normal = np.array([[self._powers[row + column] for column in range(3)] for row in range(3)])
+        right = np.array(self._right)
         best, best_loss = np.zeros(3), float("inf")
         for terms in ([1], [0, 1], [1, 2], [0, 2], [0, 1, 2], [0]):
             try:
-                solved = np.linalg.solve(self._normal[np.ix_(terms, terms)], self._right[terms])
+                solved = np.linalg.solve(normal[np.ix_(terms, terms)], right[terms])
             except np.linalg.LinAlgError:
                 continue
-            loss = self._square - float(solved @ self._right[terms])
+            loss = self._square - float(solved @ right[terms])
             if (solved >= 0).all() and loss < 0.9 * best_loss - 1e-9:
                 best, best_loss = np.zeros(3), loss
                 best[terms] = solved

@@ -13,7 +13,7 @@ from typing import Any
 from bunny_probe.records import Attempt, Decoding, Observation, Outcome, Probe, Trial, from_json
 from bunny_probe.runs.rows import attempt_from_row
 
-__all__ = ["UNSETTLED", "Reader", "connect_for_reading"]
+__all__ = ["UNSETTLED", "Reader", "connect_for_reading", "decoding_id"]
 
 # Outcomes that say nothing lasting about the probe: the next `run` asks again.
 UNSETTLED = frozenset({item for item in Outcome if item.transient} | {Outcome.UNAUTHORISED, Outcome.NOT_FOUND})
@@ -24,6 +24,21 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
     db.row_factory = sqlite3.Row
     return db
+
+
+_IDS: dict[str, str] = {}
+
+
+def decoding_id(decoding: Decoding) -> str:
+    """`decoding.id`, hashed once: a run asks for it at every attempt.
+
+    By `repr`, because a temperature of 0 and one of 0.0 are equal and have different ids.
+    """
+    text = repr(decoding)
+    known = _IDS.get(text)
+    if known is None:
+        known = _IDS[text] = decoding.id
+    return known
 
 
 class Reader:
@@ -72,7 +87,7 @@ class Reader:
             (endpoint,),
         )
         settled = {(row[0], row[1], row[2]) for row in rows if Outcome(row[3]) not in again}
-        return [t for t in trials if (t.probe.id, t.decoding.id, t.repeat) not in settled]
+        return [t for t in trials if (t.probe.id, decoding_id(t.decoding), t.repeat) not in settled]
 
     def observations(self, *, without_scorer: str | None = None) -> Iterator[tuple[Probe, Observation]]:
         """All observations with their probes, in the order of planning, a few at a time.

@@ -25,6 +25,7 @@ from bunny_probe.runs.health import Health
 from bunny_probe.runs.limits import Limits
 from bunny_probe.runs.pace import Pace, Progress
 from bunny_probe.runs.reader import UNSETTLED
+from bunny_probe.runs.recorder import Recorder
 from bunny_probe.runs.retries import Retries
 from bunny_probe.runs.store import Store
 
@@ -38,6 +39,8 @@ _ESTIMATE_TOLERANCE = 0.1
 # An open-loop schedule begins this long after the first prompt is ready, so that it does not begin late.
 _LEAD_NS = 50_000_000
 _SECONDS_BETWEEN_REPORTS = 0.1
+_RENDERED_AHEAD = 4
+_SECONDS_OF_RENDERING = 0.005
 
 
 class Answering(Protocol):
@@ -159,9 +162,9 @@ class _Run:
         self._progress = progress
         self._fingerprint = endpoint.spec.fingerprint
         self._health = Health(endpoint.spec, retries)
-        self._writer = ThreadPoolExecutor(1, "bunny-store")
+        self._recorder = Recorder(store, asyncio.get_running_loop())
         self._renderer = ThreadPoolExecutor(1, "bunny-render")
-        self._queue: asyncio.Queue[_Item | None] = asyncio.Queue(min(limits.concurrency, 4))
+        self._queue: asyncio.Queue[_Item | None] = asyncio.Queue(min(limits.concurrency, _RENDERED_AHEAD))
         self._under_way: dict[int, float] = {}
         self._settled = asyncio.Event()  # some reservation of the budget has been settled
         self._spent: BudgetSpent | None = None
@@ -170,14 +173,13 @@ class _Run:
     async def go(
         self, trials: Sequence[Trial], again: Collection[Outcome], schedule: Iterator[float] | None
     ) -> RunSummary:
-        loop = asyncio.get_running_loop()
         self._start = time.perf_counter()
         self._summary = RunSummary(len(trials))
         self._tokens_total = sum(trial.probe.length_tokens or 0 for trial in trials)
         try:
-            await loop.run_in_executor(self._writer, self._store.add_trials, trials, self._endpoint.spec)
-            pending = await loop.run_in_executor(
-                self._writer, lambda: self._store.pending(trials, self._fingerprint, again=again)
+            await self._recorder.write(lambda: self._store.add_trials(trials, self._endpoint.spec))
+            pending = await self._recorder.write(
+                lambda: self._store.pending(trials, self._fingerprint, again=again)
             )
             self._summary.already = len(trials) - len(pending)
             self._tokens_done = self._tokens_total - sum(trial.probe.length_tokens or 0 for trial in pending)
@@ -194,7 +196,7 @@ class _Run:
         finally:
             # What is being written is finished: a cancelled worker's last attempt is durable too.
             self._renderer.shutdown(wait=False, cancel_futures=True)
-            self._writer.shutdown(wait=True)
+            self._recorder.close()
             self._summary.elapsed_s = time.perf_counter() - self._start
         if self._spent is not None:
             raise self._spent
@@ -203,27 +205,41 @@ class _Run:
     async def _feed(self, pending: Sequence[Trial], schedule: Iterator[float] | None, workers: int) -> None:
         """Render trials in order, a few ahead of the workers, so that few prompts are in memory at once."""
         loop = asyncio.get_running_loop()
-        begun = 0
-        last: tuple[str, Rendered] | None = None
-        for trial in pending:
-            if self._spent is not None:
-                break
-            try:
-                if last is None or last[0] != trial.probe.id:  # repeats of a probe share its prompt
-                    last = trial.probe.id, await loop.run_in_executor(self._renderer, self._render, trial.probe)
-            except LengthError as error:
-                await self._unasked(trial, str(error))
-                continue
-            scheduled = None
-            if schedule is not None:
-                offset = next(schedule, None)
-                if offset is None:
-                    break
-                begun = begun or time.perf_counter_ns() + _LEAD_NS
-                scheduled = begun + int(offset * 1e9)
-            await self._queue.put(_Item(trial, last[1], scheduled))
+        begun, at = 0, 0
+        while at < len(pending) and self._spent is None:
+            some = await loop.run_in_executor(self._renderer, self._render_some, pending, at)
+            for trial, rendered in zip(pending[at:], some, strict=False):
+                if isinstance(rendered, LengthError):
+                    await self._unasked(trial, str(rendered))
+                    continue
+                scheduled = None
+                if schedule is not None:
+                    offset = next(schedule, None)
+                    if offset is None:
+                        at = len(pending)
+                        break
+                    begun = begun or time.perf_counter_ns() + _LEAD_NS
+                    scheduled = begun + int(offset * 1e9)
+                await self._queue.put(_Item(trial, rendered, scheduled))
+            at += len(some)
         for _ in range(workers):
             await self._queue.put(None)
+
+    def _render_some(self, pending: Sequence[Trial], at: int) -> list[Rendered | LengthError]:
+        """The next prompts, in the renderer's thread: one that takes long, or a few that do not."""
+        some: list[Rendered | LengthError] = []
+        begun = time.perf_counter()
+        for index, trial in enumerate(pending[at : at + _RENDERED_AHEAD]):
+            if index and trial.probe.id == pending[at + index - 1].probe.id:
+                some.append(some[-1])  # repeats of a probe share its prompt
+                continue
+            try:
+                some.append(self._render(trial.probe))
+            except LengthError as error:
+                some.append(error)
+            if time.perf_counter() - begun > _SECONDS_OF_RENDERING:
+                break
+        return some
 
     async def _work(self) -> None:
         while (item := await self._queue.get()) is not None:
@@ -294,16 +310,13 @@ class _Run:
             self._limits.release(granted, attempt)
 
     async def _record(self, trial: Trial, attempt: Attempt, rendered: Rendered, *, counts: bool) -> None:
-        # Submitted without an await in between: from here on a cancellation can no longer lose the attempt.
-        await asyncio.get_running_loop().run_in_executor(
-            self._writer,
-            lambda: self._store.record(trial, self._fingerprint, attempt, rendered, counts=counts),
+        # Handed in without an await in between: a cancellation can no longer lose the attempt.
+        await self._recorder.write(
+            lambda: self._store.record(trial, self._fingerprint, attempt, rendered, counts=counts)
         )
 
     async def _unasked(self, trial: Trial, reason: str) -> None:
-        await asyncio.get_running_loop().run_in_executor(
-            self._writer, self._store.record_unasked, trial, self._fingerprint, reason
-        )
+        await self._recorder.write(lambda: self._store.record_unasked(trial, self._fingerprint, reason))
         self._summary.unasked += 1
         self._pace.settled(trial)
         self._report()

@@ -1,6 +1,7 @@
 """A run: one SQLite file that loses nothing.
 
-Write-ahead log, full synchronisation, one transaction an attempt: what `record` has returned from is on disk.
+Write-ahead log, full synchronisation: what `record` has returned from is on disk, and an attempt never lies in
+two transactions. Attempts that finish together may share one (`group`): they would wait for the same disk.
 One process writes (see `lock`), any number read meanwhile. Prompts are not in it: a probe's recipe is.
 """
 
@@ -30,7 +31,7 @@ from bunny_probe.records import (
     to_json,
 )
 from bunny_probe.runs.lock import WriterLock
-from bunny_probe.runs.reader import Reader, connect_for_reading
+from bunny_probe.runs.reader import Reader, connect_for_reading, decoding_id
 from bunny_probe.runs.rows import ATTEMPT_COLUMNS, attempt_row
 from bunny_probe.runs.schema import check_schema, create_schema
 
@@ -38,7 +39,8 @@ __all__ = ["Store"]
 
 _QUOTED = ", ".join(f'"{name}"' for name in ATTEMPT_COLUMNS)
 _INSERT_ATTEMPT = (
-    f"INSERT INTO attempts (trial_id, number, {_QUOTED}) VALUES ({', '.join('?' * (2 + len(ATTEMPT_COLUMNS)))})"
+    f"INSERT INTO attempts (trial_id, number, {_QUOTED}) VALUES (?, (SELECT coalesce(max(number), 0) + 1 "
+    f"FROM attempts WHERE trial_id = ?), {', '.join('?' * len(ATTEMPT_COLUMNS))}) RETURNING number, id"
 )
 _INSERT_TRIAL = "INSERT OR IGNORE INTO trials (endpoint, probe_id, decoding_id, repeat) VALUES (?, ?, ?, ?)"
 _TRIAL_ID = "SELECT id FROM trials WHERE endpoint = ? AND probe_id = ? AND decoding_id = ? AND repeat = ?"
@@ -89,11 +91,20 @@ class Store(Reader):
             self._lock = None
 
     @contextmanager
+    def group(self) -> Iterator[None]:
+        """Everything recorded within is one transaction: on disk, all of it, when the group is left."""
+        with self._transaction():
+            yield
+
+    @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, on disk when it is left. Only for the writer."""
+        """All or nothing, on disk when the outermost one is left. Only for the writer."""
         if self._lock is None:
             raise RunError(f"{self.path} is open for reading only")
         with self._mutex:
+            if self._db.in_transaction:  # part of a group
+                yield self._db
+                return
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
@@ -134,13 +145,14 @@ class Store(Reader):
                         "INSERT OR IGNORE INTO probes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                         _probe_row(probe),
                     )
-                if decoding.id not in seen:
-                    seen.add(decoding.id)
+                known_as = decoding_id(decoding)
+                if known_as not in seen:
+                    seen.add(known_as)
                     db.execute(
                         "INSERT OR IGNORE INTO decodings VALUES (?, ?)",
-                        (decoding.id, json.dumps(to_json(decoding))),
+                        (known_as, json.dumps(to_json(decoding))),
                     )
-                db.execute(_INSERT_TRIAL, (fingerprint, probe.id, decoding.id, trial.repeat))
+                db.execute(_INSERT_TRIAL, (fingerprint, probe.id, known_as, trial.repeat))
             return int(db.execute("SELECT count(*) FROM trials").fetchone()[0] - before)
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────
@@ -152,13 +164,8 @@ class Store(Reader):
         """
         with self._transaction() as db:
             trial_id = self._trial_id(trial, endpoint)
-            number: int = (
-                1
-                + db.execute(
-                    "SELECT coalesce(max(number), 0) FROM attempts WHERE trial_id = ?", (trial_id,)
-                ).fetchone()[0]
-            )
-            made = db.execute(_INSERT_ATTEMPT, (trial_id, number, *attempt_row(attempt))).lastrowid
+            cursor = db.execute(_INSERT_ATTEMPT, (trial_id, trial_id, *attempt_row(attempt)))
+            number, made = cursor.fetchone()
             if counts:
                 db.execute("DELETE FROM scores WHERE trial_id = ?", (trial_id,))
                 db.execute(
@@ -166,7 +173,7 @@ class Store(Reader):
                     (trial_id, made, number, rendered.prompt_hash, rendered.intended_tokens),
                 )
                 db.execute("DELETE FROM unasked WHERE trial_id = ?", (trial_id,))
-            return number
+            return int(number)
 
     def record_unasked(self, trial: Trial, endpoint: str, reason: str) -> None:
         """Note that a trial's prompt could not be built, so that it shows in the denominators."""
@@ -176,7 +183,7 @@ class Store(Reader):
             )
 
     def _trial_id(self, trial: Trial, endpoint: str) -> int:
-        key = (endpoint, trial.probe.id, trial.decoding.id, trial.repeat)
+        key = (endpoint, trial.probe.id, decoding_id(trial.decoding), trial.repeat)
         row = self._db.execute(_TRIAL_ID, key).fetchone()
         if row is None:
             raise RunError(
@@ -188,7 +195,12 @@ class Store(Reader):
         """Keep scores, one a scorer and observation, in one transaction; a newer one replaces."""
         with self._transaction() as db:
             for observation, score in scored:
-                key = (observation.endpoint, observation.probe_id, observation.decoding.id, observation.repeat)
+                key = (
+                    observation.endpoint,
+                    observation.probe_id,
+                    decoding_id(observation.decoding),
+                    observation.repeat,
+                )
                 trial_id = db.execute(_TRIAL_ID, key).fetchone()[0]
                 details = json.dumps(to_json(score.details))
                 db.execute(

@@ -55,7 +55,8 @@ def decoding_fields(decoding: Decoding, dropped: Collection[str]) -> tuple[dict[
 def fold_common(reading: Reading, event: Mapping[str, Any]) -> None:
     if reading.model is None:
         reading.model = as_name(event.get("model"))
-    if usage := event.get("usage"):
+    usage = event.get("usage")
+    if usage:
         keep_usage(reading, usage)
 
 
@@ -79,6 +80,6 @@ def keep_cost(reading: Reading, cost: object) -> None:
 def take_index(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The choice with index 0: one answer is asked, and one is read."""
     for choice in event.get("choices") or ():
-        if choice.get("index", 0) in (0, None):
+        if not choice.get("index"):
             return choice  # type: ignore[no-any-return]
     return None

@@ -57,27 +57,21 @@ class Reading:
     cost: float | None = None
 
     def add_content(self, at: int, text: str) -> None:
-        if not isinstance(text, str):
-            raise TypeError("content is not a text")
         if text:
-            self.content.append(text)
+            self.content.append(text + "")  # what is no text raises TypeError
             self.content_at.append(at)
 
     def add_reasoning(self, at: int, text: str) -> None:
-        if not isinstance(text, str):
-            raise TypeError("reasoning is not a text")
         if text:
             if self.first_reasoning is None:
                 self.first_reasoning = at
-            self.reasoning.append(text)
+            self.reasoning.append(text + "")
 
     def add_token(
         self, at: int, text: str, logprob: float, raw: bytes | None, top: tuple[tuple[str, float], ...]
     ) -> None:
         """One token of the answer; all columns or none, so that they stay of one length."""
-        if not isinstance(text, str):
-            raise TypeError("a token is not a text")
-        self.token.append(text)
+        self.token.append(text + "")  # what is no text raises TypeError
         self.token_at.append(at)
         self.logprob.append(logprob)
         self.token_bytes.append(raw)

@@ -43,32 +43,49 @@ class OpenAIChat:
         return Request(body, tuple(left_out))
 
     def fold(self, reading: Reading, at: int, name: bytes, event: Mapping[str, Any]) -> None:
-        choice = take_index(event)
-        if choice is not None:
-            self._choice(reading, at, choice, choice.get("delta") or {})
-        fold_common(reading, event)
+        for choice in event.get("choices") or ():
+            if choice.get("index"):
+                continue  # one answer is asked, and one is read
+            delta = choice.get("delta") or {}
+            text = delta.get("content")
+            if len(delta) == 1 and type(text) is str and not choice.get("logprobs"):
+                # A piece of text and nothing else: what nearly every event is.
+                if text:
+                    reading.content.append(text)
+                    reading.content_at.append(at)
+                if choice.get("finish_reason"):
+                    reading.finish = as_name(choice["finish_reason"], reading.finish)
+            else:
+                _choice(reading, at, choice, delta)
+            break
+        if reading.model is None or event.get("usage"):
+            fold_common(reading, event)
 
     def whole(self, reading: Reading, at: int, body: Mapping[str, Any]) -> None:
         choice = take_index(body)
         if choice is None:
             raise ValueError("no choices")
-        self._choice(reading, at, choice, choice.get("message") or {})
+        _choice(reading, at, choice, choice.get("message") or {})
         fold_common(reading, body)
 
-    def _choice(self, reading: Reading, at: int, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
-        content = delta.get("content")
+
+def _choice(reading: Reading, at: int, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
+    content = delta.get("content")
+    if content:
+        reading.add_content(at, content if isinstance(content, str) else _parts(content))
+    thinking = None
+    if len(delta) > 1 or not content:  # nearly every event ends here
         thinking = delta.get("reasoning_content") or delta.get("reasoning")
-        if content:
-            reading.add_content(at, content if isinstance(content, str) else _parts(content))
         if thinking:
             reading.add_reasoning(at, thinking)
         if refusal := delta.get("refusal"):
             reading.refusal.append(str(refusal))
-        # Tokens of a chunk that holds reasoning alone are the reasoning's, not the answer's.
-        if (logprobs := choice.get("logprobs")) and (content or not thinking):
-            for token in logprobs.get("content") or ():
-                _token(reading, at, token)
-        reading.finish = as_name(choice.get("finish_reason"), reading.finish)
+    # Tokens of a chunk that holds reasoning alone are the reasoning's, not the answer's.
+    if (logprobs := choice.get("logprobs")) and (content or not thinking):
+        for token in logprobs.get("content") or ():
+            _token(reading, at, token)
+    if finish := choice.get("finish_reason"):
+        reading.finish = as_name(finish, reading.finish)
 
 
 def _token(reading: Reading, at: int, token: Mapping[str, Any]) -> None:

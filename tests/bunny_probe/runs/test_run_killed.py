@@ -25,6 +25,14 @@ def start(phantom: Phantom, run: Path, count: int, concurrency: int) -> subproce
     return child
 
 
+def wait_for_answers(run: Path, count: int) -> None:
+    while True:
+        with Store(run, write=False) as store:
+            if store.counts().get("answered", 0) >= count:
+                return
+        time.sleep(0.05)
+
+
 def durable(run: Path) -> set[str]:
     with Store(run, write=False) as store:
         return {seen.prompt_hash for _, seen in store.observations()}
@@ -60,7 +68,7 @@ def test_an_interrupt_stops_cleanly(tmp_path: Path) -> None:
     run = tmp_path / "run.db"
     with Phantom(Behaviour(latency=Latency(base=0.05))) as phantom:
         child = start(phantom, run, 400, 2)
-        time.sleep(0.5)
+        wait_for_answers(run, 2)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate()
     assert "KeyboardInterrupt" in err
@@ -85,7 +93,7 @@ def test_an_interrupt_in_a_notebook_stops_cleanly(tmp_path: Path) -> None:
         )
         assert child.stdout is not None
         assert child.stdout.readline() == "begun\n"
-        time.sleep(0.5)
+        wait_for_answers(run, 2)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=20)
     assert out.endswith("stopped\n"), err

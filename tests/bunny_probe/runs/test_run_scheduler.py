@@ -207,8 +207,14 @@ async def test_cancelling_keeps_what_is_finished(tmp_path: Path) -> None:
     """A cancelled run has every finished answer on disk, and the next one asks only the rest."""
     plan = trials(30)
     async with Phantom(Behaviour(latency=Latency(base=0.05))) as phantom:
-        task = asyncio.create_task(ask(phantom, tmp_path / "r", plan, concurrency=3))
-        await asyncio.sleep(0.4)
+        some = asyncio.Event()
+
+        def watch(progress: Progress) -> None:
+            if progress.done >= 3:
+                some.set()
+
+        task = asyncio.create_task(ask(phantom, tmp_path / "r", plan, concurrency=3, progress=watch))
+        await some.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -228,8 +234,10 @@ async def test_prompts_are_rendered_late(tmp_path: Path) -> None:
 
     async with Phantom(Behaviour(latency=Latency(base=30.0))) as phantom:
         task = asyncio.create_task(ask(phantom, tmp_path / "r", trials(200), concurrency=8, render=counting))
-        await asyncio.sleep(0.5)
-        assert len(built) <= 8 + 4 + 1
+        while phantom.stats.snapshot()["active"] < 8:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
+        assert 8 <= len(built) <= 8 + 4 + 4
         task.cancel()
         await asyncio.wait([task])
 
