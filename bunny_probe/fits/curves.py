@@ -51,6 +51,7 @@ class Curve:
     evaluate: Callable[[Floats, Floats, Floats], Both]  # (θ, z, t) → value, derivative
     box: Callable[[Axis], tuple[Floats, Floats]]  # lowest and highest θ
     starts: Callable[[Axis], Floats]  # a coarse net of θ, one a row
+    place: int  # the parameter along which local maxima line up: the search keeps several of its values
     crossing: Callable[[Floats, float, Axis], Floats]  # (θ, fraction of the value at lowest x, axis) → x or inf
     natural: Callable[[Floats, Axis], dict[str, float]]  # θ → parameters with units
 
@@ -187,6 +188,7 @@ CURVES: dict[str, Curve] = {
         evaluate=_constant,
         box=lambda axis: _box((-_TOP, _TOP)),
         starts=lambda axis: _net(_LEVELS),
+        place=0,
         crossing=lambda theta, fraction, axis: np.full(theta.shape[:-1], np.inf),
         natural=lambda theta, axis: {"level": float(_expit(theta[0]))},
     ),
@@ -197,6 +199,7 @@ CURVES: dict[str, Curve] = {
         evaluate=_exponential,
         box=lambda axis: _box((-_TOP, _TOP), (-_TOP, _TOP), _LOG_RATE),
         starts=lambda axis: _net(_FEW_LEVELS, _FLOORS, np.log([0.1, 0.3, 0.7, 1.5, 3, 6, 12, 30, 80])),
+        place=2,
         crossing=_exponential_crossing,
         natural=lambda theta, axis: {
             "base": float(_expit(theta[0])),
@@ -215,6 +218,7 @@ CURVES: dict[str, Curve] = {
         starts=lambda axis: _net(
             _FEW_LEVELS, np.log([1.0, 2.5, 7.0, 25.0]), np.linspace(0.03, 1.05, 14) * axis.span, _FLOORS[:4]
         ),
+        place=2,
         crossing=_logistic_crossing,
         natural=lambda theta, axis: {
             "top": float(_expit(theta[0])),
@@ -230,6 +234,7 @@ CURVES: dict[str, Curve] = {
         evaluate=_power,
         box=lambda axis: _box((-_TOP, _TOP), _LOG_RATE),
         starts=lambda axis: _net(_LEVELS, np.log([0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0])),
+        place=1,
         crossing=_power_crossing,
         natural=lambda theta, axis: {"base": float(_expit(theta[0])), "exponent": float(np.exp(theta[1]))},
     ),
@@ -242,6 +247,7 @@ CURVES: dict[str, Curve] = {
         starts=lambda axis: _net(
             _FEW_LEVELS, np.linspace(0.0, 0.95, 12) * axis.span, np.log([0.05, 0.12, 0.25, 0.5, 1.0, 2.5, 8.0])
         ),
+        place=1,
         crossing=_piecewise_crossing,
         natural=lambda theta, axis: {
             "base": float(_expit(theta[0])),

@@ -138,32 +138,40 @@ class Decay:
 
     def _result(self, ensemble: Ensemble, cells: Cells, xs: Floats, sample: Sample) -> DecayFit:
         axis = ensemble.axis
-        drawn = np.geomspace(axis.low, axis.high * self.beyond, self.points)
-        drawn = np.unique(np.concatenate([drawn, [axis.high]]))
-        z, t = axis.z(drawn), axis.t(drawn)
+        knots = np.unique(
+            np.concatenate(
+                [np.geomspace(axis.low, axis.high, 13), [axis.high * self.beyond**0.5, axis.high * self.beyond]]
+            )
+        )
+        z, t = axis.z(knots), axis.t(knots)
 
         def quantities(curve: Curve, theta: Floats) -> Floats:
             values = curve.evaluate(theta, z, t)[0]
             return np.concatenate([values, ensemble.crossings_of(curve, theta, (0.5,))], axis=-1)
 
         low, high = ensemble.project(quantities)
-        chosen = quantities(ensemble.chosen.curve, ensemble.chosen.theta[None, :])[0]
-        value = chosen[: drawn.size]
+        chosen = ensemble.chosen
+        drawn = np.unique(np.concatenate([np.geomspace(axis.low, knots[-1], self.points), knots]))
+        value = chosen.curve.evaluate(chosen.theta, axis.z(drawn), axis.t(drawn))[0]
+        below, above = (np.interp(np.log(drawn), np.log(knots), side[:-1]) for side in (low, high))
         curve = tuple(
-            CurvePoint(float(x), float(v), float(lo), float(hi), bool(x <= axis.high * (1 + 1e-9)))
-            for x, v, lo, hi in zip(drawn, value, low, high, strict=False)
+            CurvePoint(
+                float(x), float(v), float(min(lo, v)), float(max(hi, v)), bool(x <= axis.high * (1 + 1e-9))
+            )
+            for x, v, lo, hi in zip(drawn, value, below, above, strict=True)
         )
+        halved = ensemble.crossings_of(chosen.curve, chosen.theta[None, :], (0.5,))[0, 0]
         n, m = sample.counts.used, sample.counts.clusters
         end = int(np.searchsorted(drawn, axis.high))
-        half = ensemble.crossing(float(chosen[-1]), float(low[-1]), float(high[-1]))
-        best = ensemble.rows[ensemble.best]
-        notes = warnings_of(best, cells)
+        half = ensemble.crossing(float(halved), float(low[-1]), float(high[-1]))
+        rows = ensemble.rows()
+        notes = warnings_of(rows[0], cells)
         return DecayFit(
             status="censored" if half.censored else "ok",
             reason=notes,
             axis=self.axis,
-            model=best.model,
-            models=tuple(sorted(ensemble.rows, key=lambda row: row.aicc)),
+            model=rows[0].model,
+            models=rows,
             base=Estimate(curve[0].value, curve[0].low, curve[0].high, n, m, self.level),
             last=Estimate(curve[end].value, curve[end].low, curve[end].high, n, m, self.level),
             half_length=half,
@@ -250,16 +258,12 @@ def warnings_of(best: ModelRow, cells: Cells) -> str:
 
 def _knee(ensemble: Ensemble) -> Crossing | None:
     """The knee, when the piecewise linear curve is within 7 AICc of the best and beats the constant."""
-    by_name = {row.model: row for row in ensemble.rows}
+    by_name = {row.model: row for row in ensemble.rows()}
     row, level = by_name.get("piecewise"), by_name.get("constant")
     if row is None or row.delta > 7 or (level is not None and level.aicc <= row.aicc):
         return None
-    index = ensemble.rows.index(row)
-    only = Ensemble(
-        ensemble.axis, ensemble.x, ensemble.k, ensemble.n,
-        (ensemble.maxima[index],), (row,), 0, (max(ensemble.thresholds) - 0.0,), ensemble.level,
-    )  # fmt: skip
-    low, high = only.project(lambda curve, theta: theta[..., 1:2])
+    alone = ensemble.only("piecewise")
+    low, high = alone.project(lambda curve, theta: theta[..., 1:2])
     start = np.log(ensemble.axis.low)
-    knee = float(ensemble.maxima[index].theta[1])
+    knee = float(alone.chosen.theta[1])
     return ensemble.crossing(knee + start, float(low[0]) + start, float(high[0]) + start)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bunny_probe.errors import FitRefused
 from bunny_probe.fits.curves import CURVES, Axis, Curve
-from bunny_probe.fits.likelihood import Maximum, maximise, region, saturated
+from bunny_probe.fits.likelihood import Maximum, extremes, maximise, saturated
 from bunny_probe.fits.proportions import critical
 from bunny_probe.fits.result import Crossing
 
@@ -42,45 +42,58 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
+    """Curves fitted to one data set, or to a batch of them over the same positions (leading dimensions)."""
+
     axis: Axis
     x: Floats
-    k: Floats  # effective hits
-    n: Floats  # effective trials
+    k: Floats  # (..., m) effective hits
+    n: Floats  # (..., m) effective trials
     maxima: tuple[Maximum, ...]
-    rows: tuple[ModelRow, ...]  # in the order of `maxima`
-    best: int  # of the lowest AICc
-    thresholds: tuple[float, ...]  # of each curve's region
+    aicc: Floats  # (..., models)
+    thresholds: Floats  # (..., models) of each curve's region
     level: float
 
     @property
+    def best(self) -> npt.NDArray[np.int64]:
+        """Index of the curve with the lowest AICc."""
+        return np.asarray(self.aicc.argmin(axis=-1))
+
+    @property
     def chosen(self) -> Maximum:
-        return self.maxima[self.best]
+        """The best curve; for a single data set."""
+        return self.maxima[int(self.best)]
+
+    def only(self, model: str) -> Ensemble:
+        """The ensemble as if `model` alone had been fitted."""
+        index = [m.curve.name for m in self.maxima].index(model)
+        whole = self.thresholds.max(axis=-1, keepdims=True)
+        return Ensemble(
+            self.axis, self.x, self.k, self.n, (self.maxima[index],), self.aicc[..., [index]], whole, self.level
+        )
 
     def project(self, quantities: Callable[[Curve, Floats], Floats]) -> tuple[Floats, Floats]:
-        """Lowest and highest of each quantity over all curves' regions.
+        """Lowest and highest of each quantity over all curves' regions, (..., q).
 
-        `quantities(curve, θ (r, P))` → (r, q), finite.
+        `quantities(curve, θ (..., r, P))` → (..., r, q), finite.
         """
-        low: Floats | None = None
-        high: Floats | None = None
-        for maximum, threshold in zip(self.maxima, self.thresholds, strict=True):
-            if threshold <= 0:
+        lows, highs = [], []
+        for i, maximum in enumerate(self.maxima):
+            threshold = self.thresholds[..., i]
+            if not np.any(threshold > 0):
                 continue
             curve = maximum.curve
 
             def wanted(theta: Floats, curve: Curve = curve) -> Floats:
                 return quantities(curve, theta)
 
-            points = region(curve, self.axis, self.x, self.k, self.n, maximum.theta, threshold, wanted)
-            values = wanted(points)
-            low = values.min(axis=0) if low is None else np.minimum(low, values.min(axis=0))
-            high = values.max(axis=0) if high is None else np.maximum(high, values.max(axis=0))
-        assert low is not None
-        assert high is not None
-        return low, high
+            low, high = extremes(curve, self.axis, self.x, self.k, self.n, maximum.theta, threshold, wanted)
+            use = (threshold > 0)[..., None]
+            lows.append(np.where(use, low, np.inf))
+            highs.append(np.where(use, high, -np.inf))
+        return np.min(lows, axis=0), np.max(highs, axis=0)
 
     def crossings_of(self, curve: Curve, theta: Floats, fractions: tuple[float, ...]) -> Floats:
-        """log x of each crossing, (r, q); what lies far beyond the probed range stands just there."""
+        """log x of each crossing, (..., q); what lies far beyond the probed range stands just there."""
         far = np.log(self.axis.high) + 1.0
         columns = [np.log(curve.crossing(theta, f, self.axis)) for f in fractions]
         return np.asarray(np.minimum(np.stack(columns, axis=-1), far), dtype=float)
@@ -94,6 +107,26 @@ class Ensemble:
 
         return Crossing(inside(value), inside(low), inside(high), self.axis.low, self.axis.high, self.level)
 
+    def rows(self) -> tuple[ModelRow, ...]:
+        """The table of curves of a single data set, best first."""
+        delta = self.aicc - self.aicc.min()
+        weight = np.exp(-0.5 * delta) / np.exp(-0.5 * delta).sum()
+        top = float(saturated(self.k, self.n))
+        rows = [
+            ModelRow(
+                model=m.curve.name,
+                parameters=m.curve.natural(m.theta, self.axis),
+                size=m.curve.size,
+                log_likelihood=float(m.log_likelihood),
+                aicc=float(self.aicc[i]),
+                delta=float(delta[i]),
+                weight=float(weight[i]),
+                misfit_p=_misfit(2 * (top - float(m.log_likelihood)), self.x.size - m.curve.size),
+            )
+            for i, m in enumerate(self.maxima)
+        ]
+        return tuple(sorted(rows, key=lambda row: row.aicc))
+
 
 def fit_curves(
     x: Floats,
@@ -101,14 +134,14 @@ def fit_curves(
     n: Floats,
     *,
     level: float,
-    df: float,
-    size: float,
+    df: npt.ArrayLike = np.inf,
+    size: npt.ArrayLike,
     models: tuple[str, ...] | None = None,
 ) -> Ensemble:
     """Fits each curve that the number of positions can carry.
 
-    `x`: distinct positions, ascending; `k`, `n`: effective hits and trials; `df`: degrees of freedom of
-    the design effect; `size`: independent trials, for AICc. Raises FitRefused below two positions.
+    `x`: distinct positions, ascending; `k`, `n`: (..., m) effective hits and trials; `df`: degrees of
+    freedom of the design effect; `size`: independent trials, for AICc. Raises FitRefused below two positions.
     """
     if x.size < 2:
         raise FitRefused("one position alone shows no course: at least two are needed")
@@ -117,29 +150,18 @@ def fit_curves(
     curves = [CURVES[name] for name in names if CURVES[name].size <= max(x.size - 1, 1)] or [CURVES["constant"]]
     maxima = tuple(maximise(curve, axis, x, k, n) for curve in curves)
     sizes = np.array([curve.size for curve in curves], dtype=float)
-    fits = np.array([float(m.log_likelihood) for m in maxima])
-    spare = np.maximum(size - sizes - 1, 1.0)
+    fits = np.stack([m.log_likelihood for m in maxima], axis=-1)
+    spare = np.maximum(np.asarray(size, dtype=float)[..., None] - sizes - 1, 1.0)
     aicc = -2 * fits + 2 * sizes + 2 * sizes * (sizes + 1) / spare
-    delta = aicc - aicc.min()
-    weight = np.exp(-0.5 * delta) / np.exp(-0.5 * delta).sum()
-    top = float(saturated(k, n))
-    rows = tuple(
-        ModelRow(
-            model=m.curve.name,
-            parameters=m.curve.natural(m.theta, axis),
-            size=m.curve.size,
-            log_likelihood=float(fits[i]),
-            aicc=float(aicc[i]),
-            delta=float(delta[i]),
-            weight=float(weight[i]),
-            misfit_p=_misfit(2 * (top - float(fits[i])), x.size - m.curve.size),
-        )
-        for i, m in enumerate(maxima)
-    )
-    penalised = -2 * fits + _PENALTY * sizes
-    threshold = critical(level, df) ** 2
-    thresholds = tuple(float(threshold - d) for d in penalised - penalised.min())
-    return Ensemble(axis, x, k, n, maxima, rows, int(delta.argmin()), thresholds, level)
+    wall = np.vectorize(lambda d: critical(level, d) ** 2)(np.asarray(df, dtype=float))
+    return Ensemble(axis, x, k, n, maxima, aicc, wall[..., None] - _behind(fits, sizes), level)
+
+
+def _behind(fits: Floats, sizes: Floats) -> Floats:
+    """How far each curve is behind the others, in deviance: each parameter more is worth `_PENALTY`."""
+    ahead = 2 * (fits[..., None, :] - fits[..., :, None])  # of column over row
+    more = np.maximum(sizes[None, :] - sizes[:, None], 0.0)
+    return np.asarray(np.maximum(ahead - _PENALTY * more, 0.0).max(axis=-1))
 
 
 def _misfit(deviance: float, df: int) -> float | None:

@@ -2,7 +2,7 @@
 
 Projecting the region {θ : 2(ℓ(θ̂) - ℓ(θ)) ≤ threshold} on any quantity g(θ) gives that quantity's profile
 likelihood interval, whatever g is: a value of the curve, the window, the knee. The region's border is
-found along rays from θ̂, among them the rays on which each wanted quantity changes fastest.
+found along rays from θ̂; the rays are turned until each wanted quantity is at its highest or lowest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bunny_probe.fits.curves import CURVES, Axis, Curve
 
-__all__ = ["Maximum", "maximise", "region", "saturated"]
+__all__ = ["Maximum", "extremes", "maximise", "saturated"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,56 +46,86 @@ def _log_likelihood(p: Floats, k: Floats, n: Floats) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _net(name: str, axis: Axis, positions: tuple[float, ...]) -> tuple[Floats, Floats, Floats]:
+def _net(
+    name: str, axis: Axis, positions: tuple[float, ...]
+) -> tuple[Floats, npt.NDArray[np.int64], Floats, Floats]:
     curve = CURVES[name]
     theta = curve.starts(axis)
     x = np.array(positions)
     p = np.clip(curve.evaluate(theta, axis.z(x), axis.t(x))[0], _TINY, 1 - _TINY)
-    return theta, np.log(p), np.log1p(-p)
+    _, code = np.unique(theta[:, curve.place], return_inverse=True)
+    members = int(np.bincount(code).max())
+    slices = np.argsort(code, kind="stable").reshape(-1, members)  # each value of the place meets all others
+    return theta, slices.astype(np.int64), np.log(p), np.log1p(-p)
 
 
-def maximise(curve: Curve, axis: Axis, x: Floats, k: Floats, n: Floats, *, rounds: int = 60) -> Maximum:
-    """The curve's maximum likelihood: the best of a coarse net, then damped Fisher scoring.
+def maximise(curve: Curve, axis: Axis, x: Floats, k: Floats, n: Floats, *, several: int = 6) -> Maximum:
+    """The curve's maximum likelihood: damped Fisher scoring from the best `several` slices of a coarse net.
 
     `x`: (m,) positions; `k`, `n`: (..., m) hits and trials, fractional counts welcome.
     """
     shape = np.broadcast_shapes(k.shape, n.shape)
     k2 = np.broadcast_to(k, shape).reshape(-1, shape[-1])
     n2 = np.broadcast_to(n, shape).reshape(-1, shape[-1])
-    starts, log_p, log_q = _net(curve.name, axis, tuple(x.tolist()))
-    net = log_p @ k2.T + log_q @ (n2 - k2).T
-    theta = starts[net.argmax(axis=0)]
+    starts, slices, log_p, log_q = _net(curve.name, axis, tuple(x.tolist()))
+    net = (log_p @ k2.T + log_q @ (n2 - k2).T)[slices]  # (slice, member, data set)
+    first = np.take_along_axis(slices, net.argmax(axis=1), axis=1)  # the best start of each slice
+    leading = np.argsort(-net.max(axis=1), axis=0)[:several]
+    chosen = np.take_along_axis(first, leading, axis=0).T  # (data set, several)
+    theta, best = _climb(curve, axis, x, starts[chosen], k2[:, None, :], n2[:, None, :], rounds=8)
+    order = np.argsort(-best, axis=1)[:, :4]
+    theta = np.take_along_axis(theta, order[..., None], axis=1)
+    theta, best = _climb(curve, axis, x, theta, k2[:, None, :], n2[:, None, :], rounds=25)
+    winner = best.argmax(axis=1)
+    rows = np.arange(winner.size)
+    return Maximum(
+        curve, theta[rows, winner].reshape(*shape[:-1], curve.size), best[rows, winner].reshape(shape[:-1])
+    )
+
+
+def _climb(
+    curve: Curve,
+    axis: Axis,
+    x: Floats,
+    theta: Floats,
+    k: Floats,
+    n: Floats,
+    *,
+    rounds: int,
+    tolerance: float = 1e-5,
+) -> tuple[Floats, Floats]:
+    """Fisher scoring with Levenberg's damping, for (data sets, starts) at once."""
     z, t = axis.z(x), axis.t(x)
     low, high = curve.box(axis)
     p, jac = curve.evaluate(theta, z, t)
-    best = _log_likelihood(p, k2, n2)
+    best = _log_likelihood(p, k, n)
     damping = np.full(best.shape, 1e-3)
     eye = np.eye(curve.size)
     for _ in range(rounds):
         p = np.clip(p, _TINY, 1 - _TINY)
-        variance = p * (1 - p)
+        weight = 1.0 / (p * (1 - p))
         turned = jac.swapaxes(-1, -2)
-        gradient = (turned @ ((k2 - n2 * p) / variance)[..., None])[..., 0]
-        information = (turned * (n2 / variance)[:, None, :]) @ jac
+        gradient = (turned @ ((k - n * p) * weight)[..., None])[..., 0]
+        information = (turned * (n * weight)[..., None, :]) @ jac
         scale = np.diagonal(information, axis1=-2, axis2=-1)
-        ridge = damping[:, None] * np.maximum(scale, 1e-6 * scale.max(axis=-1, keepdims=True) + 1e-9)
+        ridge = damping[..., None] * np.maximum(scale, 1e-6 * scale.max(axis=-1, keepdims=True) + 1e-9)
         # a parameter at its border that wants further out is held there
         held = ((theta <= low) & (gradient < 0)) | ((theta >= high) & (gradient > 0))
         gradient = np.where(held, 0.0, gradient)
-        step = np.linalg.solve(information + ridge[:, None, :] * eye, gradient[..., None])[..., 0]
+        step = np.linalg.solve(information + ridge[..., None, :] * eye, gradient[..., None])[..., 0]
         proposal = np.clip(theta + np.clip(np.where(held, 0.0, step), -3, 3), low, high)
         p_new, jac_new = curve.evaluate(proposal, z, t)
-        value = _log_likelihood(p_new, k2, n2)
+        value = _log_likelihood(p_new, k, n)
         better = value >= best
-        gain = np.where(better, value - best, 0.0)
-        theta = np.where(better[:, None], proposal, theta)
-        p = np.where(better[:, None], p_new, p)
-        jac = np.where(better[:, None, None], jac_new, jac)
+        promised = (gradient * (proposal - theta)).sum(axis=-1)  # first-order gain of the step
+        theta = np.where(better[..., None], proposal, theta)
+        p = np.where(better[..., None], p_new, p)
+        jac = np.where(better[..., None, None], jac_new, jac)
         best = np.where(better, value, best)
         damping = np.clip(np.where(better, damping * 0.2, damping * 8.0), 1e-9, 1e6)
-        if np.all((better & (gain < 1e-7)) | (damping >= 1e5)):
+        if np.all((np.abs(promised) < tolerance) | (damping >= 1e5)):
             break
-    return Maximum(curve, theta.reshape(*shape[:-1], curve.size), best.reshape(shape[:-1]))
+    return theta, best
 
 
 @lru_cache(maxsize=16)
@@ -112,66 +142,120 @@ def _directions(size: int, count: int) -> Floats:
     return np.concatenate([points, -points, np.eye(size), -np.eye(size)])
 
 
-def region(
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """{θ : 2(ℓ(θ̂) - ℓ(θ)) ≤ wall²} seen from θ̂: where its border lies in any direction."""
+
+    curve: Curve
+    z: Floats
+    t: Floats
+    k: Floats  # (..., 1, m)
+    n: Floats
+    centre: Floats  # (..., 1, P)
+    best: Floats  # (..., 1)
+    wall: Floats  # (..., 1)
+    root: Floats  # (..., P, P): a unit vector times this is a step of unit deviance
+
+    def depth(self, step: Floats, radius: Floats) -> Floats:
+        """Square root of the deviance at `radius`: a straight line where the region is an ellipse."""
+        p = self.curve.evaluate(self.centre + radius[..., None] * step, self.z, self.t)[0]
+        return np.asarray(np.sqrt(np.maximum(2 * (self.best - _log_likelihood(p, self.k, self.n)), 0.0)))
+
+    def border(self, unit: Floats, low: Floats, high: Floats) -> Floats:
+        """θ on the border (or on the box `low`, `high`) along each direction, (..., r, P)."""
+        step = unit @ self.root
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(step > 0, (high - self.centre) / step, (low - self.centre) / step)
+        limit = np.maximum(np.where(step == 0, np.inf, room).min(axis=-1), 0.0)
+        wall = self.wall
+        inner, at_inner = np.zeros(limit.shape), np.zeros(limit.shape)
+        outer = np.minimum(wall, limit)
+        at_outer = self.depth(step, outer)
+        for _ in range(12):  # grow until outside, or at the box
+            inside = (at_outer < wall) & (outer < limit)
+            if not inside.any():
+                break
+            inner, at_inner = np.where(inside, outer, inner), np.where(inside, at_outer, at_inner)
+            grown = outer * np.clip(1.1 * wall / np.maximum(at_outer, 1e-9), 1.3, 4.0)
+            outer = np.where(inside, np.minimum(grown, limit), outer)
+            at_outer = np.where(inside, self.depth(step, outer), at_outer)
+        open_ray = at_outer < wall
+        for _ in range(4):
+            share = np.clip((wall - at_inner) / np.maximum(at_outer - at_inner, 1e-12), 0.05, 0.95)
+            middle = inner + share * (outer - inner)
+            at = self.depth(step, middle)
+            inside = at < wall
+            inner, at_inner = np.where(inside, middle, inner), np.where(inside, at, at_inner)
+            outer, at_outer = np.where(inside, outer, middle), np.where(inside, at_outer, at)
+        share = np.clip((wall - at_inner) / np.maximum(at_outer - at_inner, 1e-12), 0.0, 1.0)
+        radius = np.where(open_ray, limit, inner + share * (outer - inner))
+        return np.asarray(self.centre + radius[..., None] * step)
+
+
+def extremes(
     curve: Curve,
     axis: Axis,
     x: Floats,
     k: Floats,
     n: Floats,
     theta: Floats,
-    threshold: float,
+    threshold: npt.ArrayLike,
     wanted: Callable[[Floats], Floats],
-    *,
-    rays: int = 40,
-) -> Floats:
-    """Points on the border of {θ : 2(ℓ(θ̂) - ℓ(θ)) ≤ threshold}, θ̂ first; shape (points, P).
+) -> tuple[Floats, Floats]:
+    """Lowest and highest of each quantity over {θ : 2(ℓ(θ̂) - ℓ(θ)) ≤ threshold}; each (..., q).
 
-    `wanted`: θ (r, P) → quantities (r, q), finite and smooth as far as can be; rays go along the
-    directions in which each changes fastest (exact for an elliptical region), and over the whole sphere.
+    `k`, `n`: (..., m); `theta`: (..., P), the maximum; `threshold`: (...), one a data set;
+    `wanted`: θ (..., r, P) → quantities (..., r, q), finite. The search starts along the directions in
+    which each quantity changes fastest at θ̂ (exact for an elliptical region) and over the whole sphere,
+    then turns the best direction of each quantity step by step, as bent regions need.
     """
-    if threshold <= 0:
-        return theta[None, :]
-    z, t = axis.z(x), axis.t(x)
     low, high = curve.box(axis)
+    size = curve.size
+    z, t = axis.z(x), axis.t(x)
     p, jac = curve.evaluate(theta, z, t)
     p = np.clip(p, _TINY, 1 - _TINY)
-    information = (jac.T * (n / (p * (1 - p)))) @ jac
+    information = (jac.swapaxes(-1, -2) * (n / (p * (1 - p)))[..., None, :]) @ jac
     # flat directions end at the box, not at infinity
-    root = np.linalg.inv(np.linalg.cholesky(information + np.diag(4.0 / (high - low) ** 2))).T
-    best = float(_log_likelihood(p, k, n))
+    root = np.linalg.inv(np.linalg.cholesky(information + np.diag(4.0 / (high - low) ** 2)))
+    centre = theta[..., None, :]
+    wall = np.sqrt(np.maximum(np.asarray(threshold, dtype=float), 0.0))[..., None]
+    best = _log_likelihood(p, k, n)[..., None]
+    here = _Region(curve, z, t, k[..., None, :], n[..., None, :], centre, best, wall, root)
 
-    size = curve.size
-    h = 1e-4 * (high - low)
-    probes = np.clip(np.concatenate([theta + np.diag(h), theta - np.diag(h)]), low, high)
-    values = wanted(probes)
-    slope = (values[:size] - values[size:]) @ np.eye(values.shape[1]) / (2 * h[:, None])
-    along = root.T @ slope  # (P, q)
-    norm = np.linalg.norm(along, axis=0)
-    along = (along[:, norm > 1e-12] / norm[norm > 1e-12]).T
-    unit = np.concatenate([along, -along, _directions(size, rays)])
-    step = unit @ root.T  # (r, P)
+    h = np.diag(1e-4 * (high - low))
+    ahead, behind = np.clip(centre + h, low, high), np.clip(centre - h, low, high)
+    slope = (wanted(ahead) - wanted(behind)) / (2 * np.diag(h)[:, None])  # (..., P, q)
+    along = (root @ slope).swapaxes(-1, -2)
+    norm = np.linalg.norm(along, axis=-1, keepdims=True)
+    along = np.where(norm > 1e-12, along / np.maximum(norm, 1e-12), np.eye(size)[0])
+    sphere = _directions(size, 24)
+    unit = np.concatenate([along, -along, np.broadcast_to(sphere, (*theta.shape[:-1], *sphere.shape))], axis=-2)
+    values = wanted(here.border(unit, low, high))
+    start = wanted(centre)[..., 0, :]
+    lowest, highest = np.minimum(start, values.min(axis=-2)), np.maximum(start, values.max(axis=-2))
+    if size == 1:
+        return lowest, highest
 
-    with np.errstate(divide="ignore", invalid="ignore"):
-        reach = np.where(step > 0, (high - theta) / step, np.where(step < 0, (low - theta) / step, np.inf))
-    limit = np.maximum(reach.min(axis=1), 0.0)
-
-    def excess(radius: Floats) -> Floats:
-        p = curve.evaluate(theta + radius[:, None] * step, z, t)[0]
-        return np.asarray(2 * (best - _log_likelihood(p, k, n)) - threshold)
-
-    inner = np.zeros(len(step))
-    outer = np.minimum(np.sqrt(threshold), limit)
-    for _ in range(12):  # grow until outside, or at the box
-        inside = (excess(outer) < 0) & (outer < limit)
-        if not inside.any():
-            break
-        inner = np.where(inside, outer, inner)
-        outer = np.where(inside, np.minimum(outer * 1.7, limit), outer)
-    open_ray = excess(outer) < 0
-    inner = np.where(open_ray, outer, inner)
-    for _ in range(9):
-        middle = 0.5 * (inner + outer)
-        inside = excess(middle) < 0
-        inner = np.where(inside, middle, inner)
-        outer = np.where(inside, outer, middle)
-    return np.concatenate([theta[None, :], theta + (0.5 * (inner + outer))[:, None] * step])
+    q = values.shape[-1]
+    signed = np.concatenate([values, -values], axis=-1)  # highs, then lows: (..., r, 2q)
+    pick = signed.argmax(axis=-2)
+    leader = np.take_along_axis(unit, pick[..., None], axis=-2)  # (..., 2q, P)
+    record = np.take_along_axis(signed, pick[..., None, :], axis=-2)[..., 0, :]
+    turns = _directions(size, 5)[: -size if size > 2 else None]
+    for width in (0.7, 0.4, 0.2, 0.1):
+        trial = leader[..., :, None, :] + width * turns
+        trial /= np.maximum(np.linalg.norm(trial, axis=-1, keepdims=True), 1e-12)
+        flat = trial.reshape(*trial.shape[:-3], -1, size)
+        found = wanted(here.border(flat, low, high))
+        found = found.reshape(*found.shape[:-2], 2 * q, len(turns), q)
+        own = np.concatenate(
+            [found[..., range(q), :, range(q)], -found[..., range(q, 2 * q), :, range(q)]], axis=0
+        )
+        own = np.moveaxis(own, 0, -2)  # (..., 2q, turns)
+        winner = own.argmax(axis=-1)
+        gained = np.take_along_axis(own, winner[..., None], axis=-1)[..., 0]
+        better = gained > record
+        turned = np.take_along_axis(trial, winner[..., None, None], axis=-2)[..., 0, :]
+        leader = np.where(better[..., None], turned, leader)
+        record = np.where(better, gained, record)
+    return np.minimum(lowest, -record[..., q:]), np.maximum(highest, record[..., :q])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -100,19 +101,14 @@ class Window:
         )
 
     def _result(self, ensemble: Ensemble, cells: Cells, xs: Floats, sample: Sample) -> WindowFit:
-        zero = np.zeros(1)
-
-        def quantities(curve: Curve, theta: Floats) -> Floats:
-            base = curve.evaluate(theta, zero, zero)[0]
-            return np.concatenate([base, ensemble.crossings_of(curve, theta, (self.fraction,))], axis=-1)
-
-        low, high = ensemble.project(quantities)
+        low, high = ensemble.project(window_quantities(ensemble, self.fraction))
+        quantities = window_quantities(ensemble, self.fraction)
         base, crossing = quantities(ensemble.chosen.curve, ensemble.chosen.theta[None, :])[0]
         window = ensemble.crossing(float(crossing), float(low[1]), float(high[1]))
-        best = ensemble.rows[ensemble.best]
+        rows = ensemble.rows()
         return WindowFit(
             status="censored" if window.censored else "ok",
-            reason=warnings_of(best, cells),
+            reason=warnings_of(rows[0], cells),
             axis=self.axis,
             fraction=self.fraction,
             window=window,
@@ -125,9 +121,20 @@ class Window:
                 self.level,
             ),
             level_wanted=float(self.fraction * base),
-            model=best.model,
-            models=tuple(sorted(ensemble.rows, key=lambda row: row.aicc)),
+            model=rows[0].model,
+            models=rows,
             cells=length_cells(xs, cells, self.level),
             counts=sample.counts,
             level=self.level,
         )
+
+
+def window_quantities(ensemble: Ensemble, fraction: float) -> Callable[[Curve, Floats], Floats]:
+    """(base, log of the window) of a curve, as `Ensemble.project` wants it."""
+    zero = np.zeros(1)
+
+    def quantities(curve: Curve, theta: Floats) -> Floats:
+        base = curve.evaluate(theta, zero, zero)[0]
+        return np.concatenate([base, ensemble.crossings_of(curve, theta, (fraction,))], axis=-1)
+
+    return quantities

@@ -1,0 +1,220 @@
+"""Which length to ask next: the one that tells most about the window for its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from bunny_probe.fits.curves import CURVES, Axis
+from bunny_probe.fits.result import Crossing, Result, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["NextLength", "Tried", "WindowBelief", "WindowSearch"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What was asked at one length so far. Everything the search knows; store it to go on later."""
+
+    length: int
+    hits: float  # sum of scores
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowBelief:
+    """The posterior of the window: equal weight on each octave fraction and on "beyond" before any data."""
+
+    window: Crossing
+    width: float  # octaves between the interval's ends; the probed range's end stands for "beyond"
+    beyond: float  # probability that the window lies beyond the probed range
+
+
+@dataclass(frozen=True, slots=True)
+class NextLength(Result):
+    status: Status  # ok: ask `length`; censored: stop, see `reason`; refused: bad parameters
+    reason: str
+    length: int | None  # prompt tokens to ask next; None: stop
+    repeats: int
+    information: float  # expected nats about the window from these answers
+    belief: WindowBelief | None
+    tokens_spent: int
+
+    def table(self) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame([{"length": self.length, "reason": self.reason, "information": self.information}])
+
+    def sentence(self) -> str:
+        if self.belief is None:
+            return f"No search: {self.reason}."
+        start = f"The window is {self.belief.window.text()}"
+        return f"{start}; {self.reason}."
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSearch:
+    """Pure: what was tried goes in, the next length and the reason come out.
+
+    A net of decay curves (all five shapes) is weighed by the likelihood of what was seen. The next length has
+    the largest mutual information between its answers and the window, per prompt token (Lindley 1956;
+    Watson 2017 for threshold finding). Before data each octave fraction of the window weighs the same.
+    """
+
+    shortest: int = 512
+    longest: int = 131_072
+    fraction: float = 0.85
+    width: float = 1.0  # octaves: stop when the interval is this narrow
+    budget: int | None = None  # prompt tokens: stop before more than this is spent
+    candidates: int = 33  # lengths to choose from, even in log
+    repeats: int = 4  # documents asked a step
+    level: float = 0.95
+
+    def __call__(self, tried: Sequence[Tried] = ()) -> NextLength:
+        if not (0 < self.shortest < self.longest and 0 < self.fraction < 1 and self.candidates >= 3):
+            return NextLength(
+                "refused", "shortest < longest, a fraction in (0, 1) and at least 3 candidates are needed",
+                None, 0, 0.0, None, 0,
+            )  # fmt: skip
+        net = _net(self.shortest, self.longest, self.fraction, self.candidates)
+        weight = net.posterior(tried)
+        belief = self.belief(net, weight)
+        spent = sum(t.length * t.trials for t in tried)
+        if tried and belief.width <= self.width:
+            reason = f"stop: the interval is {belief.width:.2f} octaves wide, {self.width:g} were asked for"
+            return NextLength("censored", reason, None, 0, 0.0, belief, spent)
+        gain = net.information(weight)
+        affordable = np.full(gain.size, True)
+        if self.budget is not None:
+            affordable = spent + net.lengths * self.repeats <= self.budget
+        if not affordable.any():
+            reason = f"stop: {spent:,} of {self.budget:,} prompt tokens are spent"
+            return NextLength("censored", reason, None, 0, 0.0, belief, spent)
+        rate = np.where(affordable, gain / net.lengths, -np.inf)
+        pick = int(rate.argmax())
+        length = int(net.lengths[pick])
+        reason = (
+            f"{length:,} tokens tell most per token: {gain[pick] * 1000:.1f} millinats an answer; the window "
+            f"is within {belief.width:.2f} octaves so far"
+        )
+        return NextLength("ok", reason, length, self.repeats, float(gain[pick]), belief, spent)
+
+    def belief(self, net: _Net, weight: Floats) -> WindowBelief:
+        mass = np.bincount(net.bin, weights=weight, minlength=net.edges.size)
+        total = np.cumsum(mass)
+        tail = (1 - self.level) / 2
+
+        def at(q: float) -> float:
+            """ln of the window's q-quantile; inf: beyond."""
+            i = int(np.searchsorted(total, q))
+            if i >= net.edges.size - 1:
+                return np.inf
+            before = total[i - 1] if i else 0.0
+            share = (q - before) / max(mass[i], 1e-300)
+            return float(net.edges[i] + share * (net.edges[i + 1] - net.edges[i]))
+
+        end = float(np.log(self.longest))
+        low, value, high = at(tail), at(0.5), at(1 - tail)
+
+        def tokens(v: float) -> float | None:
+            return float(np.exp(v)) if np.isfinite(v) else None
+
+        window = Crossing(tokens(value), tokens(low), tokens(high), self.shortest, self.longest, self.level)
+        width = float((min(high, end) - min(low, end)) / np.log(2))
+        return WindowBelief(window, width, float(mass[-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Net:
+    lengths: Floats  # (c,) candidate lengths
+    p: Floats  # (j, c) score of each curve there
+    bin: npt.NDArray[np.int64]  # (j,) bin of each curve's window; the last one is "beyond"
+    edges: Floats  # ln of the bins' borders; the last bin has no right border
+    prior: Floats  # (j,)
+
+    def posterior(self, tried: Sequence[Tried]) -> Floats:
+        if not tried:
+            return self.prior
+        axis_z = np.log(self.lengths)
+        log_w = np.log(np.maximum(self.prior, 1e-300))
+        for t in tried:
+            # lengths may differ by a few tokens from the candidates: interpolate each curve there
+            place = float(np.clip(np.log(t.length), axis_z[0], axis_z[-1]))
+            i = int(np.clip(np.searchsorted(axis_z, place) - 1, 0, axis_z.size - 2))
+            share = (place - axis_z[i]) / (axis_z[i + 1] - axis_z[i])
+            p = np.clip((1 - share) * self.p[:, i] + share * self.p[:, i + 1], 1e-4, 1 - 1e-4)
+            log_w = log_w + t.hits * np.log(p) + (t.trials - t.hits) * np.log1p(-p)
+        w = np.exp(log_w - log_w.max())
+        return np.asarray(w / w.sum())
+
+    def information(self, weight: Floats) -> Floats:
+        """Mutual information of one answer at each candidate with the window's bin, in nats."""
+        mass = np.bincount(self.bin, weights=weight, minlength=self.edges.size)
+        inside = np.zeros((self.edges.size, self.lengths.size))
+        np.add.at(inside, self.bin, weight[:, None] * self.p)
+        seen = mass > 1e-12
+        given = inside[seen] / mass[seen, None]
+        return np.asarray(_entropy(weight @ self.p) - mass[seen] @ _entropy(given))
+
+
+def _entropy(p: Floats) -> Floats:
+    p = np.clip(p, 1e-12, 1 - 1e-12)
+    return np.asarray(-(p * np.log(p) + (1 - p) * np.log1p(-p)))
+
+
+@lru_cache(maxsize=8)
+def _net(shortest: int, longest: int, fraction: float, candidates: int) -> _Net:
+    axis = Axis(float(shortest), float(longest))
+    lengths = np.unique(np.round(np.geomspace(shortest, longest, candidates)))
+    z, t = axis.z(lengths), axis.t(lengths)
+    edges = np.linspace(np.log(shortest), np.log(longest), 12 * max(int(axis.span / np.log(2)), 1) + 1)
+    values, bins, groups = [], [], []
+    for number, curve in enumerate(CURVES.values()):
+        theta = _dense(curve.name, axis)
+        values.append(np.clip(curve.evaluate(theta, z, t)[0], 1e-4, 1 - 1e-4))
+        crossing = np.log(np.minimum(curve.crossing(theta, fraction, axis), 1e300))
+        where = np.searchsorted(edges, crossing, side="right") - 1
+        bins.append(np.where(crossing > edges[-1], edges.size - 1, np.clip(where, 0, edges.size - 2)))
+        groups.append(np.full(len(theta), number))
+    p, where, group = np.concatenate(values), np.concatenate(bins).astype(np.int64), np.concatenate(groups)
+    # each bin weighs the same, "beyond" as much as two octaves; within a bin each shape weighs the same
+    pair = where * len(CURVES) + group
+    size = np.bincount(pair, minlength=edges.size * len(CURVES))
+    shapes = (size.reshape(-1, len(CURVES)) > 0).sum(axis=1)
+    share = np.ones(edges.size)
+    share[-1] = 24.0
+    prior = share[where] / (size[pair] * shapes[where])
+    return _Net(lengths, p, where, edges, np.asarray(prior / prior.sum()))
+
+
+def _dense(name: str, axis: Axis) -> Floats:
+    """A net of curves fine in where they fall, coarser in how."""
+
+    def logit(v: npt.ArrayLike) -> Floats:
+        v = np.asarray(v, dtype=float)
+        return np.asarray(np.log(v / (1 - v)))
+
+    def cross(*parts: npt.ArrayLike) -> Floats:
+        grid = np.meshgrid(*[np.asarray(v, dtype=float) for v in parts], indexing="ij")
+        return np.stack([g.ravel() for g in grid], axis=-1)
+
+    levels = logit([0.35, 0.5, 0.62, 0.72, 0.8, 0.86, 0.91, 0.95, 0.98, 0.995])
+    places = np.linspace(0.0, 1.12, 60) * axis.span
+    if name == "constant":
+        return cross(levels)
+    if name == "power":
+        return cross(levels, np.log(np.geomspace(0.01, 3.0, 40)))
+    if name == "exponential":
+        return cross(levels, logit([0.002, 0.15, 0.4, 0.65]), np.log(np.geomspace(0.02, 200, 60)))
+    if name == "logistic":
+        return cross(levels, np.log([0.8, 1.5, 3.0, 6.0, 15.0]), places, logit([0.002, 0.25]))
+    return cross(levels, np.linspace(0.0, 0.98, 40) * axis.span, np.log([0.08, 0.2, 0.5, 1.2]))

@@ -1,0 +1,168 @@
+"""Distributions before means: percentiles with intervals, and the joint tail of score and latency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from bunny_probe.errors import FitRefused
+from bunny_probe.fits.proportions import critical, quantile_ranks, wilson
+from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
+from bunny_probe.fits.sample import cells_of, refused_counts, take
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Distribution", "DistributionFit", "Percentile"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile:
+    quantity: str
+    q: float  # 0.1 is P10
+    value: float
+    low: float | None  # None: too few answers for a bound on that side
+    high: float | None
+    n: int
+    clusters: int
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionFit(Result):
+    status: Status
+    reason: str
+    percentiles: tuple[Percentile, ...]
+    slow_score: Estimate | None  # mean score of the slowest tenth; None: no latency or no score
+    fast_score: Estimate | None  # mean score of the others
+    worst_latency: Percentile | None  # median latency of the worst-scored tenth, ties included
+    best_latency: Percentile | None  # median latency of the others
+    counts: Counts
+    level: float
+
+    def table(self) -> pd.DataFrame:
+        """A row per quantity and percentile."""
+        return records_table(self.percentiles)
+
+    def sentence(self) -> str:
+        if self.status == "refused":
+            return f"No distribution: {self.reason}."
+        medians = [p for p in self.percentiles if p.q == 0.5]
+        text = "; ".join(f"median {p.quantity} {p.value:.3g}{_span(p)}, n = {p.n:,}" for p in medians)
+        if self.slow_score is not None and self.fast_score is not None:
+            text += (
+                f"; the slowest tenth scores {self.slow_score.text()} (n = {self.slow_score.n:,}), "
+                f"the rest {self.fast_score.text()} (n = {self.fast_score.n:,})"
+            )
+        return f"{text[0].upper()}{text[1:]} ({self.level:.0%} intervals)."
+
+
+def _span(p: Percentile) -> str:
+    low = "unbounded" if p.low is None else f"{p.low:.3g}"
+    high = "unbounded" if p.high is None else f"{p.high:.3g}"
+    return f" [{low}, {high}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Percentiles of each quantity, intervals from order statistics on the effective number of answers.
+
+    The rank of a quantile is binomial whatever the distribution; documents that answer as one enlarge its
+    variance by their design effect (Woodruff 1952).
+    """
+
+    quantities: tuple[str, ...] = ("score", "latency_s", "ttft_s", "completion_tokens")
+    q: tuple[float, ...] = (0.10, 0.25, 0.50, 0.75, 0.90)
+    tail: float = 0.1
+    level: float = 0.95
+
+    def __call__(self, frame: pd.DataFrame) -> DistributionFit:
+        rows: list[Percentile] = []
+        counts: Counts | None = None
+        reasons = []
+        for name in self.quantities:
+            try:
+                sample = take(_timed(frame, name), value=name)
+            except FitRefused as error:
+                reasons.append(str(error))
+                counts = counts or refused_counts(error)
+                continue
+            counts = sample.counts if counts is None or counts.used == 0 else counts
+            rows += [percentile(name, q, sample.score, sample.cluster, self.level) for q in self.q]
+        if not rows:
+            reason = reasons[0] if reasons else "no quantity was named"
+            return DistributionFit(
+                "refused", reason, (), None, None, None, None, counts or Counts(), self.level
+            )
+        slow, fast, worst, best = self._tails(frame)
+        return DistributionFit(
+            "ok", "; ".join(reasons), tuple(rows), slow, fast, worst, best, counts or Counts(), self.level
+        )
+
+    def _tails(
+        self, frame: pd.DataFrame
+    ) -> tuple[Estimate | None, Estimate | None, Percentile | None, Percentile | None]:
+        try:
+            sample = take(_timed(frame, "latency_s"), ("latency_s",))
+        except FitRefused:
+            return None, None, None, None
+        latency = sample.columns["latency_s"]
+        if latency.size < 20:
+            return None, None, None, None
+        slow = latency >= np.quantile(latency, 1 - self.tail)
+        bad = sample.score <= np.quantile(sample.score, self.tail)
+        shares = [_mean(sample.score[s], sample.cluster[s], self.level) for s in (slow, ~slow) if s.any()]
+        times = [
+            percentile("latency_s", 0.5, latency[s], sample.cluster[s], self.level)
+            for s in (bad, ~bad)
+            if s.any()
+        ]
+        return (
+            shares[0],
+            shares[1] if len(shares) > 1 else None,
+            times[0] if len(times) > 1 else None,  # all alike: there is no worst tenth
+            times[1] if len(times) > 1 else None,
+        )
+
+
+def _timed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Times count only where the client was not saturated."""
+    if name.endswith("_s") and "timing_valid" in frame.columns:
+        return frame[frame["timing_valid"].fillna(True).astype(bool)]
+    return frame
+
+
+def _mean(score: Floats, cluster: Ints, level: float) -> Estimate:
+    cells = cells_of(np.zeros(score.size, dtype=np.int64), 1, score, cluster)
+    low, high = wilson(*cells.effective(), level, z=critical(level, cells.df))
+    return Estimate(
+        float(cells.share[0]), float(low[0]), float(high[0]), score.size, int(cells.clusters[0]), level
+    )
+
+
+def percentile(name: str, q: float, value: Floats, cluster: Ints, level: float) -> Percentile:
+    """The q-quantile of `value` with its order-statistic interval."""
+    ordered = np.sort(value)
+    n = value.size
+    point = float(np.quantile(ordered, q))
+    documents = int(np.unique(cluster).size)
+    effective = n
+    if documents < n:
+        below = (value <= point).astype(float)
+        cells = cells_of(np.zeros(n, dtype=np.int64), 1, below, cluster)
+        effective = max(int(n / max(cells.effect, 1.0)), 1)
+    low, high = quantile_ranks(effective, q, level)
+    scale = n / effective
+
+    def at(rank: int | None, *, up: bool) -> float | None:
+        if rank is None:
+            return None
+        place = int(np.ceil((rank + 1) * scale) - 1) if up else int(np.floor(rank * scale))
+        return float(ordered[min(max(place, 0), n - 1)])
+
+    return Percentile(name, q, point, at(low, up=False), at(high, up=True), n, documents)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from bunny_probe.fits.curves import CURVES, Axis
+from bunny_probe.fits.likelihood import extremes, maximise, saturated
+from bunny_probe.fits.proportions import critical
+
+AXIS = Axis(1024.0, 131072.0)
+X = np.geomspace(AXIS.low, AXIS.high, 8)
+
+
+@pytest.mark.parametrize("name", CURVES)
+@given(shares=st.lists(st.floats(0.05, 0.95), min_size=4, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_derivatives_are_those_of_the_curve(name, shares):
+    """The analytic derivative equals the central difference everywhere in the box."""
+    curve = CURVES[name]
+    low, high = curve.box(AXIS)
+    theta = low + (high - low) * np.array(shares[: curve.size])
+    value, jac = curve.evaluate(theta, AXIS.z(X), AXIS.t(X))
+    assert np.all((value >= 0) & (value <= 1))
+    knee = np.abs(AXIS.z(X) - theta[1]) < 1e-4 if name == "piecewise" else np.zeros(X.size, dtype=bool)
+    for i in range(curve.size):
+        h = np.zeros(curve.size)
+        h[i] = 1e-6
+        up, down = (curve.evaluate(theta + s * h, AXIS.z(X), AXIS.t(X))[0] for s in (1, -1))
+        edge = np.abs(value - value[0] * 1e-3) < 1e-4 if name == "piecewise" else np.zeros(X.size, dtype=bool)
+        np.testing.assert_allclose(((up - down) / 2e-6)[~knee & ~edge], jac[~knee & ~edge, i], atol=2e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in CURVES if n != "constant"])
+@given(shares=st.lists(st.floats(0.3, 0.7), min_size=4, max_size=4), fraction=st.floats(0.3, 0.95))
+@settings(max_examples=30, deadline=None)
+def test_a_crossing_is_where_the_fraction_is_left(name, shares, fraction):
+    """At the crossing the curve is at the fraction of its value at the shortest length."""
+    curve = CURVES[name]
+    low, high = curve.box(AXIS)
+    theta = low + (high - low) * np.array(shares[: curve.size])
+    x = float(curve.crossing(theta, fraction, AXIS))
+    if not np.isfinite(x) or not AXIS.low <= x <= AXIS.high:
+        return
+    at, base = (float(curve.evaluate(theta, AXIS.z([v]), AXIS.t([v]))[0][0]) for v in (x, AXIS.low))
+    assert at == pytest.approx(fraction * base, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_the_maximum_is_global(name):
+    """No start of a general optimiser finds a likelihood above ours by more than a hair."""
+    rng = np.random.default_rng(3)
+    curve = CURVES[name]
+    low, high = curve.box(AXIS)
+    n = np.full(X.size, 20.0)
+    for truth in (0.9 / (1 + (X / 30000) ** 2), np.full(X.size, 0.95), np.where(X < 40000, 0.9, 0.1)):
+        k = rng.binomial(20, truth).astype(float)
+        found = float(maximise(curve, AXIS, X, k, n).log_likelihood)
+
+        def loss(theta, k=k):
+            p = np.clip(curve.evaluate(theta, AXIS.z(X), AXIS.t(X))[0], 1e-9, 1 - 1e-9)
+            return -float((k * np.log(p) + (n - k) * np.log1p(-p)).sum())
+
+        starts = curve.starts(AXIS)
+        starts = starts[rng.choice(len(starts), min(8, len(starts)), replace=False)]
+        other = -min(
+            minimize(loss, s, bounds=list(zip(low, high, strict=True)), method="L-BFGS-B").fun for s in starts
+        )
+        assert found >= other - 0.15
+        assert found <= float(saturated(k, n)) + 1e-9
+
+
+def test_a_batch_is_the_same_as_one_by_one():
+    """Fitting many data sets at once changes none of them."""
+    rng = np.random.default_rng(1)
+    k = rng.binomial(20, np.broadcast_to(0.9 / (1 + X / 40000), (5, X.size))).astype(float)
+    n = np.full_like(k, 20.0)
+    curve = CURVES["logistic"]
+    together = maximise(curve, AXIS, X, k, n)
+    for i in range(5):
+        alone = maximise(curve, AXIS, X, k[i], n[i])
+        assert float(alone.log_likelihood) == pytest.approx(float(together.log_likelihood[i]), abs=1e-3)
+
+
+def test_the_projection_of_a_constant_is_its_likelihood_ratio_interval():
+    """For one share the region's ends solve 2(l - l_max) = threshold exactly."""
+    from scipy.optimize import brentq
+
+    k, n = np.array([17.0, 18.0]), np.array([20.0, 20.0])
+    x, axis = np.array([1024.0, 2048.0]), Axis(1024.0, 2048.0)
+    curve = CURVES["constant"]
+    best = maximise(curve, axis, x, k, n)
+    wall = critical(0.95) ** 2
+    low, high = extremes(
+        curve, axis, x, k, n, best.theta, wall, lambda th: curve.evaluate(th, np.zeros(1), np.zeros(1))[0]
+    )
+
+    def excess(p):
+        ll = 35 * np.log(p) + 5 * np.log1p(-p)
+        return 2 * (35 * np.log(0.875) + 5 * np.log(0.125) - ll) - wall
+
+    assert float(low[0]) == pytest.approx(brentq(excess, 0.5, 0.875), abs=1e-3)
+    assert float(high[0]) == pytest.approx(brentq(excess, 0.875, 0.999), abs=1e-3)
+
+
+def test_the_projection_reaches_what_a_constrained_optimiser_reaches():
+    """The window's profile interval from the region is no narrower than one found by direct search."""
+    from bunny_probe.fits.ensemble import fit_curves
+    from bunny_probe.fits.window import window_quantities
+
+    k = np.array([19, 18, 19, 17, 14, 9, 4, 2], dtype=float)
+    n = np.full(8, 20.0)
+    ensemble = fit_curves(X, k, n, level=0.95, size=160, models=("logistic",))
+    wanted = window_quantities(ensemble, 0.85)
+    low, high = ensemble.project(wanted)
+    curve = CURVES["logistic"]
+    rng = np.random.default_rng(0)
+    box_low, box_high = curve.box(ensemble.axis)
+    theta = rng.normal(ensemble.chosen.theta, [0.8, 0.7, 0.6, 2.0], size=(200_000, 4))
+    theta = np.clip(theta, box_low, box_high)
+    p = np.clip(curve.evaluate(theta, ensemble.axis.z(X), ensemble.axis.t(X))[0], 1e-9, 1 - 1e-9)
+    ll = (k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=1)
+    wall = float(ensemble.thresholds.max())
+    inside = 2 * (float(ensemble.chosen.log_likelihood) - ll) <= wall
+    window = wanted(curve, theta[inside])[:, 1]
+    assert low[1] <= window.min() + 0.03
+    assert high[1] >= window.max() - 0.03
