@@ -84,11 +84,16 @@ def _written(words: Sequence[str], language: str) -> str:
 
 
 def _closers(words: Sequence[str], language: str) -> tuple[str, ...]:
-    """Short groups of words that are rare, each word in one group only."""
-    sizes = (1, 1, 1, 2, 2, 3, 3, 4, 5)
+    """Short groups of rare words, each word in one group only.
+
+    Every other one stands without commas: where a word and its comma are always two tokens, odd lengths
+    could not be reached otherwise.
+    """
+    stop = "。" if language == "zh" else "."
     groups, start = [], 0
-    for size in sizes:
-        groups.append(_written(words[start : start + size], language))
+    for index, size in enumerate((1, 2, 1, 2, 2, 3, 3, 4, 5)):
+        group = words[start : start + size]
+        groups.append(" ".join(group) + stop if index % 2 else _written(group, language))
         start += size
     return tuple(groups)
 
