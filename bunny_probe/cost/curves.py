@@ -70,6 +70,15 @@ class Curve:
         ]
         return f"{span} The cheapest is {best[0]} at first, then {', then '.join(turns)}."
 
+    def unmeasured(self) -> str:
+        """Where the nearest measured length stands in, in words; empty where it nowhere does."""
+        told = []
+        for line in self.lines:
+            far = [x for x, known in zip(self.x, line.known, strict=True) if not known]
+            if far:
+                told.append(f"{line.option} at {_number(far[0])} to {_number(far[-1])} {self.unit}")
+        return f"Not measured there, the nearest measured length stands in: {'; '.join(told)}." if told else ""
+
     def _turn(self, i: int, best: tuple[str, ...]) -> float:
         """Where between points i - 1 and i the cheapest option changes, by linear interpolation."""
         costs = {line.option: line.stated for line in self.lines}
@@ -121,7 +130,7 @@ class BreakEven:
         never = [
             f"{name} is cheaper throughout in {share:.0%}"
             for name, share in ((self.first, self.first_cheaper), (self.second, self.second_cheaper))
-            if share > 0
+            if share >= 0.005
         ]
         if self.stated is None and self.crossing == 0:
             winner = self.first if self.first_cheaper >= self.second_cheaper else self.second

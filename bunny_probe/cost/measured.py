@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "Share", "effective_trials", "feed", "measure"]
 
 _WRONG = ("miss", "wrong_anchor", "abstain", "partial", "fail")
+_FEWEST = 10  # rows that a band of lengths must hold; a thinner one joins its neighbour
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,10 @@ class Measured:
         hits, trials = sum(s.hits for s in wrong), sum(s.trials for s in wrong)
         times = sum(stratum.seconds.size for stratum in self.latency)
         told = f"{hits} of {trials} scored answers wrong" if trials else "no answer was scored"
-        lengths = [f"{s.length:,.0f}" for s in wrong if math.isfinite(s.length)]
-        at = f" at {', '.join(lengths)} tokens" if lengths else ""
-        return f"{self.endpoint}: {told}{at}; {times} latencies, {self.left_out} rows without a usable time."
+        lengths = [s.length for s in wrong if math.isfinite(s.length)]
+        at = f" at about {min(lengths):,.0f} to {max(lengths):,.0f} prompt tokens" if lengths else ""
+        rest = f", {self.left_out} rows without a usable time" if self.left_out else ""
+        return f"{self.endpoint}: {told}{at}; {times} latencies{rest}."
 
     def table(self) -> pd.DataFrame:
         import pandas as pd
@@ -79,7 +81,10 @@ class Measured:
 def measure(frame: pd.DataFrame, endpoint: str = "") -> Measured:
     """Latencies and error shares of `endpoint` in a run's frame (see bunny_probe.columns), by prompt length.
 
-    A failure is no wrong answer: shares of the labels count scored answers only, `no_answer` counts all rows.
+    Kinds: the labels of wrong answers, `wrong` for any of them, `no_answer` for any failure; each over all
+    probes, and as `family:kind` over one family's. A failure is no wrong answer: shares of the labels count
+    scored answers, `no_answer` counts all rows. Lengths are the server's own counts where it gives them, in
+    bands of an octave.
     Raises WorksheetError when the frame holds no row of the endpoint, or several endpoints and none is named.
     """
     names = sorted(str(name) for name in frame["endpoint"].dropna().unique())
@@ -88,33 +93,31 @@ def measure(frame: pd.DataFrame, endpoint: str = "") -> Measured:
     if endpoint not in names:
         raise WorksheetError(unknown_choice("endpoint in the run", endpoint, names))
     rows = frame[frame["endpoint"] == endpoint]
-    length = _floats(rows, "length_tokens")
+    counted, intended = _floats(rows, "prompt_tokens"), _floats(rows, "length_tokens")
+    length = np.where(np.isfinite(counted) & (counted > 0), counted, intended)
     cluster = rows["cluster"].fillna(rows["probe_id"]).to_numpy(dtype=object)
     scored = rows["score"].notna().to_numpy(dtype=bool)
     label = rows["label"].fillna("").to_numpy(dtype=object)
+    family = rows["family"].fillna("").to_numpy(dtype=object)
     answered = rows["answered"].fillna(False).to_numpy(dtype=bool)
     valid = rows["timing_valid"].fillna(True).to_numpy(dtype=bool) & answered
 
     shares: dict[str, tuple[Share, ...]] = {}
-    for kind in (*_WRONG, "wrong"):
-        hits = np.isin(label, _WRONG) if kind == "wrong" else label == kind
-        if kind == "wrong" or hits[scored].any():
-            shares[kind] = _shares(hits, scored, length, cluster)
-    shares["no_answer"] = _shares(~answered, np.ones(len(rows), dtype=bool), length, cluster)
+    everything = np.ones(len(rows), dtype=bool)
+    for name in ("", *sorted(set(family.tolist()) - {""})):
+        within, front = (family == name, f"{name}:") if name else (everything, "")
+        for kind in (*_WRONG, "wrong"):
+            hits = np.isin(label, _WRONG) if kind == "wrong" else label == kind
+            if kind == "wrong" or hits[scored & within].any():
+                shares[f"{front}{kind}"] = _shares(hits, scored & within, length, cluster)
+        shares[f"{front}no_answer"] = _shares(~answered, within, length, cluster)
     times = {}
     for name in ("latency_s", "ttft_s"):
         seconds = _floats(rows, name)
         usable = valid & np.isfinite(seconds) & (seconds >= 0)
         times[name] = (_strata(seconds, usable, length, cluster), int((~usable).sum()))
-    return Measured(
-        endpoint,
-        len(rows),
-        int(scored.sum()),
-        times["latency_s"][0],
-        times["ttft_s"][0],
-        shares,
-        times["latency_s"][1],
-    )
+    latency, left_out = times["latency_s"]
+    return Measured(endpoint, len(rows), int(scored.sum()), latency, times["ttft_s"][0], shares, left_out)
 
 
 def feed(sheet: Worksheet, option_key: str, found: Measured) -> Worksheet:
@@ -135,7 +138,9 @@ def feed(sheet: Worksheet, option_key: str, found: Measured) -> Worksheet:
             counts = [float(stratum.seconds.size) for stratum in strata]
             weights = _weights(sheet, [stratum.length for stratum in strata], counts)
             n = sum(stratum.seconds.size for stratum in strata)
-            loss = LatencyLoss(loss.shape, strata, weights, f"measured: {n} latencies of {found.endpoint}")
+            reach = _reach(sheet, [stratum.length for stratum in strata])
+            source = f"measured: {n} latencies of {found.endpoint}{'; ' * bool(reach)}{reach}"
+            loss = LatencyLoss(loss.shape, strata, weights, source)
     fed = replace(option, terms=terms, loss=loss)
     return replace(sheet, options=tuple(fed if item.key == option_key else item for item in sheet.options))
 
@@ -146,10 +151,12 @@ def _fed(sheet: Worksheet, option: Option, item: Input, found: Measured) -> Inpu
     shares = tuple(share for share in found.shares.get(item.measured, ()) if share.trials)
     if not shares:
         # a label that never came up was seen 0 times among all scored answers
-        if item.measured in _WRONG and found.scored:
-            shares = tuple(replace(share, hits=0) for share in found.shares["wrong"])
+        front, colon, kind = item.measured.rpartition(":")
+        among = tuple(share for share in found.shares.get(f"{front}{colon}wrong", ()) if share.trials)
+        if kind in _WRONG and among:
+            shares = tuple(replace(share, hits=0) for share in among)
         elif math.isnan(item.central):
-            told = unknown_choice("measure", item.measured, (*_WRONG, "wrong", "no_answer"))
+            told = unknown_choice("measure", item.measured, {*_WRONG, *found.shares})
             raise WorksheetError(told, file=sheet.file, key=item.name)
         else:
             return item
@@ -166,13 +173,30 @@ def _fed(sheet: Worksheet, option: Option, item: Input, found: Measured) -> Inpu
         unit=Unit(1.0, item.unit.dims or {}, ""),
         text=f"{share.estimate:.2%}",
         source=f"measured: {hits} of {trials}, {found.endpoint}",
-        note="" if len(shares) == 1 else f"weighted over {len(shares)} lengths",
+        note=_reach(sheet, [share.length for share in shares]),
         strata=by_length,
     )
 
 
 def _floats(rows: pd.DataFrame, column: str) -> Floats:
     return np.asarray(rows[column].astype("Float64").to_numpy(dtype=float, na_value=np.nan), dtype=np.float64)
+
+
+def _reach(sheet: Worksheet, lengths: list[float]) -> str:
+    """What a reader must know about the lengths behind a measured number."""
+    if len(lengths) < 2 and not sheet.length_mix:
+        return ""
+    if not sheet.length_mix or not all(math.isfinite(length) for length in lengths):
+        return "weighted as probed"
+    low, high = min(lengths), max(lengths)
+    beyond = sum(part for length, part in sheet.length_mix.items() if not low / 1.5 <= length <= high * 1.5)
+    if beyond == 0:
+        return ""
+    measured = f"{low:,.0f} to {high:,.0f}" if low < high else f"{low:,.0f}"
+    return (
+        f"{beyond:.0%} of the traffic lies beyond the measured {measured} tokens, "
+        "where the nearest measured length stands in"
+    )
 
 
 def _weights(sheet: Worksheet, lengths: list[float], counts: list[float]) -> tuple[float, ...]:
@@ -204,13 +228,29 @@ def _strata(
 
 
 def _groups(length: Floats, counted: np.ndarray[Any, Any]) -> list[tuple[float, np.ndarray[Any, Any]]]:
-    """(length, row numbers) by distinct length; one group of NaN where any row has no length."""
+    """(length, row numbers) by octave of the length; one group of NaN where no row has a length.
+
+    A band of fewer than _FEWEST rows joins the nearer of its neighbours. A band's length is the geometric mean
+    of its rows': exactly the probed length where all have the same.
+    """
     rows = np.flatnonzero(counted)
     if rows.size == 0:
         return []
-    if np.isnan(length[rows]).any():
+    logs = np.log2(length[rows])
+    if not np.isfinite(logs).all():
         return [(math.nan, rows)]
-    return [(float(value), rows[length[rows] == value]) for value in np.unique(length[rows])]
+    bands = [rows[np.round(logs) == octave] for octave in np.unique(np.round(logs))]
+
+    def centre(band: np.ndarray[Any, Any]) -> float:
+        return float(np.log2(length[band]).mean())
+
+    while len(bands) > 1 and min(band.size for band in bands) < _FEWEST:
+        thin = min(range(len(bands)), key=lambda i: bands[i].size)
+        beside = [i for i in (thin - 1, thin + 1) if 0 <= i < len(bands)]
+        into = min(beside, key=lambda i: abs(centre(bands[i]) - centre(bands[thin])))
+        first = min(thin, into)
+        bands[first : first + 2] = [np.concatenate(bands[first : first + 2])]
+    return [(round(2.0 ** centre(band), 6), band) for band in bands]
 
 
 def effective_trials(x: Floats, cluster: np.ndarray[Any, Any]) -> float:

@@ -85,8 +85,16 @@ def measured(case: Case) -> None:
     if case.found is not None and case.fed:
         finding(f"{case.found.sentence()} These are the inputs of {', '.join(case.fed)}.")
         rows = case.found.table()
+        asked = {i.measured for key in case.fed for i in case.sheet.option(key).inputs().values()}
+        rows = rows[rows["kind"].isin([*asked, "wrong", "no_answer"])]
         rows["length"] = rows["length"].map(lambda x: "natural" if x != x else f"{x:,.0f}")
         table(rows, "What the run counted, by prompt length", text_columns=["kind"])
+        for reach in sorted(_reaches(case)):
+            finding(
+                f"{reach[0].upper()}{reach[1:]}.",
+                "State the traffic's lengths in [length_mix], and probe them.",
+                tone="unsure",
+            )
     elif case.found is not None:
         finding(
             f"{case.found.sentence()} No input of this worksheet asks for a measurement, so none was replaced.",
@@ -102,6 +110,17 @@ def measured(case: Case) -> None:
         )
     elif case.found is None:
         finding("Every input is stated by the worksheet; none is measured here.")
+
+
+def _reaches(case: Case) -> set[str]:
+    """What must be known about the lengths behind the measured inputs."""
+    chosen = [case.sheet.option(key) for key in case.fed]
+    items = [
+        item for option in chosen for item in option.inputs().values() if item.source.startswith("measured")
+    ]
+    losses = [o.loss.source for o in chosen if o.loss is not None and o.loss.source.startswith("measured")]
+    notes = [(item.label, item.note) for item in items] + [("latencies", s.partition("; ")[2]) for s in losses]
+    return {f"{label}: {note}" for label, note in notes if note}
 
 
 def summands(case: Case) -> None:
@@ -170,8 +189,8 @@ def sensitivity(case: Case) -> None:
         half = _first_half(bars.bars)
         finding(
             bars.sentence(),
-            f"Find out first: {' and '.join(half)}; {'it carries' if len(half) == 1 else 'together they carry'} "
-            "over half of the variance.",
+            f"Find out first: {' and '.join(half)}; {'it' if len(half) == 1 else 'together they'} "
+            f"carr{'ies' if len(half) == 1 else 'y'} over half of the variance.",
         )
         table(bars.table(), "Every uncertain input, the widest swing first.", text_columns=["input"], rows=12)
 
@@ -225,8 +244,8 @@ def waiting(case: Case) -> None:
         leaving = _LEAVING[loss.shape].format(grace=grace, patience=patience, most=most)
         finding(
             f"P50 {p50:.3g} s, P95 {p95:.3g} s, P99 {p99:.3g} s. {leaving} Over the distribution {share:.2%} "
-            f"of waiting orders are lost ({case.level:.0%} interval {low:.2%} to {high:.2%}); the mean latency of "
-            f"{loss.mean_seconds():.3g} s alone would say {alone:.2%}.",
+            f"of waiting orders are lost ({case.level:.0%} interval {low:.2%} to {high:.2%}); the mean latency "
+            f"of {loss.mean_seconds():.3g} s alone would say {alone:.2%}.",
             "The tail loses orders that the mean does not show: work on P99 before the mean."
             if share > 1.1 * alone
             else "",
@@ -260,6 +279,8 @@ def against(case: Case) -> None:
         held = f" Held constant, as the worksheet ties them to no {axis}: {'; '.join(still)}." if still else ""
         told = " ".join(item.sentence() for item in evens)
         finding(f"{curve.sentence()} {told}{held}".strip(), _even_advice(evens, axis))
+        if far := curve.unmeasured():
+            finding(far, "Probe those lengths before you rely on this part of the curve.", tone="unsure")
         table(curve.table(), f"Cost against {axis}, {case.level:.0%} intervals in brackets")
 
 

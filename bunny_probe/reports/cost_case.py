@@ -92,10 +92,10 @@ def run_frame(endpoint: str, run_path: str, release: str, study: dict[str, Any])
 
 def read_bundled(folder: str, name: str) -> str:
     """The text of a bundled file by its name, or of any file by its path."""
-    bundled = resource_dir("data") / folder / f"{name}.toml"
-    path = bundled if bundled.is_file() else Path(name)
+    shelf = resource_dir("data") / folder
+    known = sorted(item.stem for item in shelf.glob("*.toml"))
+    path = shelf / f"{name}.toml" if name in known else Path(name)
     if not path.is_file():
-        known = sorted(item.stem for item in bundled.parent.glob("*.toml"))
         raise WorksheetError(f"{unknown_choice('bundled file', name, known)} And no file at that path.")
     try:
         return path.read_text("utf-8")

@@ -53,10 +53,8 @@ def test_the_audit_counts_its_verdicts() -> None:
     """The sentence gives every kind with its number, and the rows sum to the table."""
     found = audit(read_claims(_sample()))
     told = (
-        (
         "Of 12 claims, 4 hold, 1 is close but not equal, 3 fail, 1 contradicts another claim "
         "and 3 are to be measured."
-    )
     )
     assert found.sentence() == told
     assert len(found.table()) == 12
