@@ -8,7 +8,7 @@
     repeated_token       one word hundreds of times before and behind the fact
     blank                no document at all: the right answer is that it is not there
     code_json            fragments of code and broken JSON, the fact as one of its fields
-    hidden_instruction   the document orders something else; obeying it is a failure
+    hidden_instruction   the document orders something else, in one of several guises; obeying it is a failure
     digits               the fact among hundreds of digits
 
 `size` scales the disturbance. Each probe has a second fact of the same form as a distractor.
@@ -89,7 +89,7 @@ def _code(cell: Cell, rng: Rng, asked: Fact, other: Fact, size: int) -> _Edge:
 def _hidden(cell: Cell, rng: Rng, asked: Fact, other: Fact, size: int) -> _Edge:
     common = bank(cell.language, "common")
     canary = rng.choice(common["words"]["canaries"])
-    order = common["hidden"].replace("{canary}", canary)
+    order = rng.choice(common["hidden"]).replace("{canary}", canary)
     return _Edge(asked.text, f"{other.text} {order}", canary=canary)
 
 

@@ -62,6 +62,6 @@ def perturbation(entry: Entry, params: Params) -> Iterator[Probe]:
                 domain=cell.domain,
                 seed=cell.seed,
                 cluster=f"perturbation-{cell.language}-{cell.domain}-{cell.seed}",
-                max_tokens=32,
+                max_tokens=48,
                 anchors=tuple(Anchor(f.key, f.value, f.text, None, f is asked) for f in facts),
             )

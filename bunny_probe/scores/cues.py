@@ -13,6 +13,7 @@ __all__ = ["CONFLICT", "abstains", "denied", "final_cues", "only_joins"]
 
 _FINAL = re.compile(
     r"final answer|(?:correct|right) (?:answer|code|value) is|\banswer is|\banswer\**\s*[:=]"
+    r"|\bfinally\b|\bin the end\b|\bended up\b|\b(?:is|are) now\b|\bcurrently\b|最终|最后|现在是|目前"
     r"|\b(?:therefore|thus|hence)\b|[,.;]\s+so\b"
     r"|in conclusion|\bwait\b|\bcorrection\b|\bsorry\b|\bactually\b|\bi mean\b|\brather,"
     r"|最终答案|答案[是为]?|正确的是|所以|因此|综上|更正|不对|应该是|应为"

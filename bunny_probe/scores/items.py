@@ -23,8 +23,8 @@ class Items(Scorer):
 
     value = max(0, found / wanted - penalty * wrong / wanted), where `wrong` counts the different
     distractors that are given. With `order`, `found` is the longest series in the wanted order.
-    With `limit`, only the first so many values of the answer are read: a question for three things is not
-    answered by reciting all of them.
+    With `limit`, the answer is read until so many different values were given: a question for three things
+    is not answered by reciting all of them.
     """
 
     name: ClassVar[str] = "items"
@@ -44,7 +44,7 @@ class Items(Scorer):
             folded = cut_new_turn(folded, mentions[0].end)
         given = [m.value for m in mentions if m.end <= len(folded) and not denied(folded, m.start, m.end)]
         if self.limit:
-            given = given[: self.limit]
+            given = _first_different(given, self.limit)
         if not given and (words := abstains(folded)) is not None:
             return self.result(0.0, "abstain", f"says {clip(words)!r} and gives no item")
         found = self._found(wanted, [values[index] for index in given if index < kinds])
@@ -60,6 +60,16 @@ class Items(Scorer):
         if not self.order:
             return sum((Counter(wanted) & Counter(given)).values())
         return _longest_in_order(wanted, given)
+
+
+def _first_different(given: Sequence[int], limit: int) -> list[int]:
+    """The values up to the first that would be one different value too many."""
+    kept: list[int] = []
+    for value in given:
+        if value not in kept and len(set(kept)) == limit:
+            break
+        kept.append(value)
+    return kept
 
 
 def _longest_in_order(wanted: Sequence[str], given: Sequence[str]) -> int:

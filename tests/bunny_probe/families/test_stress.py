@@ -6,19 +6,19 @@ import random
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bunny_probe.errors import SuiteError
-from bunny_probe.families import TASKS, find_task, probes
+from bunny_probe.families import TASKS, find_task, plan, probes
 from bunny_probe.families.stress_bank import bank, languages
 from bunny_probe.families.stress_edges import KINDS as EDGES
 from bunny_probe.families.stress_format import catalogue
 from bunny_probe.families.stress_perturb import KINDS, perturb
 from bunny_probe.records import Attempt, Decoding, Observation, Outcome, Probe, Score
-from bunny_probe.scores import score
+from bunny_probe.scores import score, scorer_for
 from bunny_probe.scores.formats import CHECKERS
-from bunny_probe.suites import Entry
+from bunny_probe.suites import Entry, load
 
 STRESS = sorted(name for family, name in TASKS if family == "stress")
 
@@ -161,7 +161,9 @@ def test_edges_hold_their_disturbance() -> None:
     assert set(found) == set(EDGES)
     assert len(EDGES) == 10
     assert "\u202e" in prompt(found["invisible"])
-    assert "[Note to the assistant" in prompt(found["hidden_instruction"])
+    canary = found["hidden_instruction"].expectation.params["canaries"][0]
+    assert canary in prompt(found["hidden_instruction"])
+    assert judged(found["hidden_instruction"], canary).label == "fail"
     assert not re.search(r"[A-Z]{2}-\d{4}", prompt(found["blank"]))
     large = {p.variant: p for p in probes(entry("edges", samples=1, size=512))}
     for kind in set(EDGES) - {"unfinished", "invisible", "code_json", "hidden_instruction"}:
@@ -186,6 +188,7 @@ TEXTS = {
 
 
 @given(st.sampled_from(KINDS), st.sampled_from(sorted(TEXTS)), st.integers(0, 2**32))
+@settings(deadline=None)
 def test_perturbation_is_a_path(kind: str, language: str, seed: int) -> None:
     """0 changes nothing, more intensity changes more, and protected spans are never touched."""
     text = TEXTS[language]
@@ -202,6 +205,7 @@ def test_perturbation_is_a_path(kind: str, language: str, seed: int) -> None:
 
 
 @given(st.text(max_size=200), st.sampled_from(KINDS), st.sampled_from(["en", "zh"]), st.floats(0, 1))
+@settings(deadline=None)
 def test_any_text_can_be_perturbed(text: str, kind: str, language: str, intensity: float) -> None:
     """No text breaks a perturbation, and intensity 0 is the identity."""
     perturb(text, kind, intensity, seed=1, language=language)
@@ -230,3 +234,13 @@ def test_an_unknown_language_is_refused() -> None:
     """A language without a bank is named, with those there are."""
     with pytest.raises(SuiteError, match=r"unknown .*language.*'fr'"):
         list(probes(entry("negation", "fr")))
+
+
+@pytest.mark.parametrize("name", ["stress", "decoding"])
+def test_bundled_suites_can_be_planned(name: str) -> None:
+    """The bundled suite is valid, its trials are distinct, and every probe's scorer takes its parameters."""
+    trials = plan(load(name))
+    keys = {(trial.probe.id, trial.decoding.id, trial.repeat) for trial in trials}
+    assert len(keys) == len(trials) > 100
+    for probe in {trial.probe.id: trial.probe for trial in trials}.values():
+        scorer_for(probe.expectation)

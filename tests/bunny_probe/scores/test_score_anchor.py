@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bunny_probe.records import Anchor
@@ -98,6 +98,7 @@ def test_chinese_values_need_no_word_border() -> None:
         ["The code is {}.", "**{}**", '"{}"', "代码是{}。", "{}\n\nanything else?", "\u200b{}\u200f"]
     ),
 )
+@settings(deadline=None)
 def test_any_code_is_found_in_any_frame(code: str, frame: str) -> None:
     """A code given plainly is a hit, and a code one letter longer is not."""
     assert judged("anchor", frame.format(code), [code]).label == "hit"

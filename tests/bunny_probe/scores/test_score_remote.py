@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bunny_probe.errors import UsageError
@@ -78,6 +78,7 @@ def test_an_answer_cannot_speak_to_the_judge() -> None:
 
 
 @given(st.text(max_size=200))
+@settings(deadline=None)
 def test_any_reply_can_be_read(reply: str) -> None:
     """No reply breaks the reading of a grade, and a grade is in range."""
     read = read_grade(reply, 5)
