@@ -1,8 +1,10 @@
 """Finds the asked fact in a prompt without a key.
 
-Candidates are code-like tokens (KX-4410-T, 7F3A-91, 83921) that stand before the question. The right one is
-that of the sentence which shares the rarest words with the question; the others are the distractors. A caller's
-patterns with the groups `key` and `value` come first: the right value is the one whose key the question names.
+A question of the plain kind ("What is the X for Y?", "Y的X是什么？") is answered from the sentence that
+says so. Else candidates are code-like tokens (KX-4410-T, 7F3A-91, 83921) that stand before the
+question: the right one is that of the sentence which shares the rarest words with the question, the
+others are distractors. A caller's patterns with the groups `key` and `value` come first: the right
+value is the one whose key the question names.
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ __all__ = ["compile_patterns", "find_truth"]
 _CODE = re.compile(
     r"(?<![\w-])(?:[A-Z]{2,}[0-9]*|[A-Z0-9]*[0-9][A-Z0-9]*)(?:-[A-Z0-9]+)+(?![\w-])"  # parts joined by -
     r"|(?<![\w.,-])(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[A-Z0-9]{4,}(?![\w-])"  # letters and digits together
+    r"|(?<![\w-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])"  # a UUID
     r"|(?<![\w.,-])[0-9]{5,}(?![\w-]|[.,][0-9])",  # a long number
     re.ASCII,  # a CJK character beside a code is no part of it
 )
+_PLAIN_ENGLISH = re.compile(
+    r"[Ww]hat (?:is|was) the (?P<what>[\w -]{2,40}?) (?P<link>for|of|in|at) (?P<key>[^?.\n]{2,60})\?"
+)
+_PLAIN_CHINESE = re.compile(r"(?P<key>[^\s，。？：]{2,20})的(?P<what>[^\s，。？的]{1,10})是(?:什么|多少)")
 _BORDER = re.compile(r"[.!?。！？;；]\s|[。！？；]|\n")
 _WORD = re.compile(r"[^\W\d_]{2,}|[0-9]+")
 _CJK = re.compile(r"[\u3400-\u9fff]{2,}")
@@ -69,7 +76,11 @@ def find_truth(messages: Chat, patterns: Sequence[re.Pattern[str]] = ()) -> Trut
         return NOTHING
     for question, before in _questions(contents[-1]):
         body = "\n".join([*contents[:-1], before])
-        truth = _by_patterns(body, question, patterns) or _by_words(body, question)
+        truth = (
+            _by_patterns(body, question, patterns)
+            or _by_patterns(body, question, _asked_for(question))
+            or _by_words(body, question)
+        )
         if truth.answers:
             return truth
     return NOTHING
@@ -93,6 +104,18 @@ def _questions(text: str) -> Iterator[tuple[str, str]]:
     asking = [i for i in borders[-_SENTENCES:] if "?" in trimmed[i:] or "？" in trimmed[i:]]
     last = asking[-1] if asking else borders[-1]
     yield trimmed[last:], trimmed[:last]
+
+
+def _asked_for(question: str) -> list[re.Pattern[str]]:
+    """Patterns of the sentences that would answer "What is the X for Y?": "The X for … is …."."""
+    patterns = []
+    for m in _PLAIN_ENGLISH.finditer(question):
+        opening = re.escape(f"he {m['what']} {m['link']} ")
+        patterns.append(re.compile(opening + r"(?P<key>[^.\n]{2,60}?) is (?P<value>[^.\n]{1,60})\."))
+    for m in _PLAIN_CHINESE.finditer(question):
+        what = re.escape(m["what"])
+        patterns.append(re.compile(rf"(?P<key>[^\s，。]{{2,20}}?)的{what}是\s*(?P<value>[^。\n]{{1,40}})。"))
+    return patterns
 
 
 def _by_patterns(body: str, question: str, patterns: Sequence[re.Pattern[str]]) -> Truth | None:

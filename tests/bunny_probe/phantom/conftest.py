@@ -91,8 +91,8 @@ async def exchange(
         head.append(f"Content-Length: {len(content)}")
         if fault:
             head.append(f"X-Phantom-Fault: {fault}")
-        writer.write("\r\n".join([*head, "", ""]).encode() + content)
         started = asyncio.get_running_loop().time()
+        writer.write("\r\n".join([*head, "", ""]).encode() + content)
         try:
             async with asyncio.timeout(limit):
                 await _read(reader, raw, started)
