@@ -127,7 +127,7 @@ def all_values(document: str, question: str, language: str) -> str:
 def commonest(document: str, question: str, language: str) -> str:
     count = int(re.findall(r"\d+", question)[0])
     body = document.split("\n\n", 1)[1]
-    tally = Tally(re.findall(r"[a-z]+|[⺀-鿿]+", body))
+    tally = Tally(re.findall(r"[a-z]+|[一-鿿]+", body))
     leading = tally.most_common(count + 1)
     assert leading[count - 1][1] > leading[count][1], "the question has no sure answer"
     return ", ".join(word for word, _ in leading[:count])
