@@ -7,14 +7,15 @@ import logging
 import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
 
 from bunny_engine.errors import OptionError
-from bunny_engine.memory import DenseMemory
 from bunny_engine.model import Model
+from bunny_engine.policies import Policy
 from bunny_engine.prefix import PrefixCache
 from bunny_engine.scheduler import Request, Scheduler
 from bunny_engine.types import EngineBusy, ModelInfo, PromptStart, SamplingParams, TokenStep
@@ -37,6 +38,7 @@ class EngineOptions:
     step_tokens: int = 256  # prompt tokens a step may compute before everyone gets a token
     memory_bytes: int = 4 << 30  # keys and values of running sequences
     prefix_bytes: int = 1 << 30  # keys and values kept for reuse
+    policy: Policy = field(default_factory=Policy)
 
     def __post_init__(self) -> None:
         for name in ("context", "slots", "queue", "chunk", "step_tokens", "memory_bytes"):
@@ -44,6 +46,8 @@ class EngineOptions:
                 raise OptionError(f"{name.replace('_', '-')} must be at least 1")
         if self.prefix_bytes < 0:
             raise OptionError("prefix-bytes must not be negative")
+        if self.policy.name != "full" and self.policy.block % self.chunk:
+            raise OptionError(f"a block of {self.policy.block} tokens is not made of chunks of {self.chunk}")
 
 
 class LocalEngine:
@@ -52,20 +56,20 @@ class LocalEngine:
     def __init__(self, model: Model, info: ModelInfo, eos_ids: frozenset[int], options: EngineOptions) -> None:
         self.info = info
         self._options = options
-        config = model.config
-        token_bytes = DenseMemory.bytes_for(config, 1, model.dtype)
+        policy = options.policy
         self._prefixes = PrefixCache(options.chunk, options.prefix_bytes)
         self._scheduler = Scheduler(
             model,
-            lambda capacity: DenseMemory(config, capacity, model.dtype, model.device),
+            partial(policy.new, model),
             self._prefixes,
             eos_ids=eos_ids,
             slots=options.slots,
             token_budget=options.step_tokens,
             context=options.context,
-            capacity=max(options.context, options.memory_bytes // token_bytes),
+            bytes_for=lambda tokens: policy.bytes_for(model.config, tokens, model.dtype),
+            capacity=options.memory_bytes,
         )
-        self._model, self._token_bytes = model, token_bytes
+        self._model = model
         self._inbox: queue.SimpleQueue[tuple[Literal["add", "cancel", "close"], Request | None]] = (
             queue.SimpleQueue()
         )
@@ -112,12 +116,14 @@ class LocalEngine:
     def stats(self) -> dict[str, float]:
         """Gauges and totals, by the name that /metrics gives them."""
         scheduler = self._scheduler
-        held = sum(r.memory.length for r in (*scheduler.reading, *scheduler.writing) if r.memory is not None)
+        memories = [
+            memory for r in (*scheduler.reading, *scheduler.writing) if (memory := r.memory) is not None
+        ]
         return {
             "running": len(scheduler.reading) + len(scheduler.writing),
             "waiting": self._queued(),
-            "resident_tokens": held,
-            "resident_bytes": held * self._token_bytes,
+            "resident_tokens": sum(memory.length for memory in memories),
+            "resident_bytes": sum(memory.nbytes for memory in memories),
             "prefix_tokens": len(self._prefixes) * self._options.chunk,
             "prefix_bytes": self._prefixes.nbytes,
             **{f"{name}_total": float(value) for name, value in scheduler.totals.items()},

@@ -41,7 +41,7 @@ class HalfLinear(Linear):
     The copy rounds each weight by at most 2⁻¹² of itself, eight times less than bfloat16 would.
     """
 
-    tile = 2  # two rows take hardly longer than one
+    tile = 4  # rows: reading the weights takes most of the time, so four take hardly longer than one
     _packed: Any = None
 
     def prepare(self) -> None:

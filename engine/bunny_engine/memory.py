@@ -24,6 +24,9 @@ class Memory(Protocol):
 
     length: int
 
+    @property
+    def nbytes(self) -> int: ...
+
     def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Take n new tokens' keys and values, [n, kv_heads, dh], and attend with q, [n, heads, dh].
 
@@ -56,6 +59,11 @@ class DenseMemory:
         self._k = torch.empty(shape, dtype=dtype, device=device)
         self._v = torch.empty(shape, dtype=dtype, device=device)
         self.length = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are allocated now."""
+        return self._k.nbytes + self._v.nbytes
 
     @staticmethod
     def bytes_for(config: ModelConfig, tokens: int, dtype: torch.dtype) -> int:

@@ -52,7 +52,7 @@ class Model:
         self.dtype, self.device = self.embed.dtype, self.embed.device
         self._norm = tensors["norm"]
         self._head = linear(tensors.get("head", self.embed), None)
-        self._rope = Rope(tensors["inv_freq"], context or config.context)
+        self.rope = Rope(tensors["inv_freq"], context or config.context)
         self.tile = self._head.tile
         self._layers = []
         for index in range(config.layers):
@@ -86,7 +86,7 @@ class Model:
     def chunk(self, ids: Tensor, memory: Memory) -> Tensor:
         """Run the next n tokens of one sequence. Returns normed hidden states, [n, width]."""
         n, start = len(ids), memory.length
-        hidden = self._forward(ids, self._rope.span(start, start + n), memory.chunk, Linear.__call__)
+        hidden = self._forward(ids, self.rope.span(start, start + n), memory.chunk, Linear.__call__)
         memory.advance(n)
         return hidden
 
@@ -105,7 +105,7 @@ class Model:
             return out
 
         rows = torch.tensor([*ids, *[0] * spare], device=self.device)
-        hidden = self._forward(rows, self._rope.at(positions), attend, type(self._head).few)
+        hidden = self._forward(rows, self.rope.at(positions), attend, type(self._head).few)
         for memory in memories:
             memory.advance(1)
         return self._head.few(hidden)[:live].float()

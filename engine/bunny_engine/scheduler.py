@@ -61,12 +61,15 @@ class Scheduler:
         slots: int,
         token_budget: int,
         context: int,
+        bytes_for: Callable[[int], int],
         capacity: int,
     ) -> None:
-        """`capacity`: tokens that running sequences may hold together; `token_budget`: prompt tokens a step."""
+        """`token_budget`: prompt tokens a step. `capacity`: bytes that running sequences may reserve together,
+        `bytes_for`: those of one, by its tokens.
+        """
         self._model, self._new_memory, self._prefixes = model, new_memory, prefixes
         self._eos, self._slots, self._budget = eos_ids, slots, token_budget
-        self._context, self._capacity = context, capacity
+        self._context, self._bytes_for, self._capacity = context, bytes_for, capacity
         self.waiting: list[Request] = []
         self.reading: list[Request] = []  # their prompts
         self.writing: list[Request] = []  # their answers
@@ -77,9 +80,9 @@ class Scheduler:
         return bool(self.waiting or self.reading or self.writing)
 
     @property
-    def held_tokens(self) -> int:
-        """Tokens that running sequences have reserved room for."""
-        return sum(request.limit for request in (*self.reading, *self.writing))
+    def reserved(self) -> int:
+        """Bytes that running sequences may come to hold."""
+        return sum(self._bytes_for(request.limit) for request in (*self.reading, *self.writing))
 
     def add(self, request: Request) -> None:
         request.prompt = len(request.ids)
@@ -103,7 +106,8 @@ class Scheduler:
     def _admit(self) -> None:
         while self.waiting and len(self.reading) + len(self.writing) < self._slots:
             request = self.waiting[0]
-            if self.held_tokens + request.limit > self._capacity and (self.reading or self.writing):
+            wanted = self.reserved + self._bytes_for(request.limit)
+            if wanted > self._capacity and (self.reading or self.writing):
                 return  # its turn comes when a sequence ends
             self.waiting.pop(0)
             request.started = time.monotonic()

@@ -51,6 +51,10 @@ class ServeOptions:
     step_tokens: int = 256
     cache_bytes: int = 4 << 30
     prefix_bytes: int = 1 << 30
+    memory: str = "full"
+    block_size: int = 512
+    resident_blocks: int = 2
+    bits: int = 8
     ready_file: Path | None = None
     parent_pid: int | None = None
 
@@ -58,6 +62,12 @@ class ServeOptions:
         for name, choices in _CHOICES.items():
             if (value := getattr(self, name)) not in choices:
                 raise OptionError(f"--{name} {value!r}; choices: {', '.join(choices)}")
+        if self.block_size < 64 or self.block_size & (self.block_size - 1):
+            raise OptionError(f"--block-size {self.block_size}: a power of two from 64 on")
+        if self.memory not in ("full", "bsr", "window"):
+            raise OptionError(f"--memory {self.memory!r}; choices: full, bsr, window")
+        if self.bits not in (3, 4, 8):
+            raise OptionError(f"--bits {self.bits}; choices: 3, 4, 8")
         if self.api_key_env and not os.environ.get(self.api_key_env):
             raise OptionError(f"the environment variable {self.api_key_env} is empty: put the API key there")
         if not (_is_loopback(self.host) or self.api_key_env or self.allow_open):
@@ -91,6 +101,7 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
     from bunny_engine.engine import EngineOptions
     from bunny_engine.fetch import Source
     from bunny_engine.loading import DeviceName, DtypeName, open_engine
+    from bunny_engine.policies import Policy
     from bunny_engine.server.app import create_app
     from bunny_engine.server.settings import Settings
 
@@ -108,6 +119,13 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
             step_tokens=options.step_tokens,
             memory_bytes=options.cache_bytes,
             prefix_bytes=options.prefix_bytes,
+            policy=Policy(
+                name=options.memory,
+                block=options.block_size,
+                resident=options.resident_blocks,
+                bits=options.bits,
+            ),
+            chunk=min(256, options.block_size),
         ),
         progress=lambda text: console.print(text, style="dim"),
     )

@@ -1,0 +1,102 @@
+"""Numbers in few bits: asymmetric min-max quantisation in groups, and codes packed without waste.
+
+Keys are grouped along tokens, channel by channel, for their outliers sit in fixed channels; values along
+channels, token by token (KIVI, 2402.02750; before RoPE, as KVQuant, 2401.18079, found). A group of 64 shares a
+scale and a least value in float16: half a bit a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["BITS", "Along", "Packed", "group_of", "pack", "packed_bytes"]
+
+BITS = (3, 4, 8)
+Along = Literal["tokens", "channels"]
+_GROUP = 64
+_PLANES = {8: (8,), 4: (4,), 3: (2, 1)}  # how a code is split so that each part fills whole bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """[layers, heads, tokens, channels] in `bits` each."""
+
+    planes: tuple[Tensor, ...]  # uint8, the channels of one byte lie a fraction of the row apart
+    scale: Tensor  # float16, one a group
+    low: Tensor
+    bits: int
+    along: Along
+    channels: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(plane.nbytes for plane in self.planes) + self.scale.nbytes + self.low.nbytes
+
+    def layer(self, index: int) -> Tensor:
+        """One layer's numbers: float32, [heads, tokens, channels]."""
+        codes: Tensor | None = None
+        for plane, width in zip(self.planes, _PLANES[self.bits], strict=True):
+            part = _spread(plane[index], width)
+            codes = part if codes is None else codes.bitwise_left_shift_(width).bitwise_or_(part)
+        assert codes is not None
+        grouped = _grouped(codes.float(), self.along)
+        grouped.mul_(self.scale[index].float()).add_(self.low[index].float())
+        return grouped.view(codes.shape)
+
+
+def pack(x: Tensor, bits: int, along: Along) -> Packed:
+    """Quantise [layers, heads, tokens, channels]. Each number moves by at most half a step of its group."""
+    grouped = _grouped(x.float(), along)
+    axis = -2 if along == "tokens" else -1
+    low = grouped.amin(axis, keepdim=True)
+    scale = (grouped.amax(axis, keepdim=True) - low) / (2**bits - 1)
+    low, scale = low.half(), scale.half()
+    step = torch.where(scale > 0, scale, 1).float()  # a group of equal numbers has no step
+    codes = ((grouped - low.float()) / step).round_().clamp_(0, 2**bits - 1).to(torch.uint8).view(x.shape)
+    planes, left = [], bits
+    for width in _PLANES[bits]:
+        left -= width
+        planes.append(_squeeze(codes.bitwise_right_shift(left).bitwise_and(2**width - 1), width))
+    return Packed(tuple(planes), scale, low, bits, along, x.shape[-1])
+
+
+def packed_bytes(numbers: int, bits: int, group: int) -> int:
+    """Bytes of so many numbers: their codes, and a scale and a least value a group."""
+    return numbers * bits // 8 + numbers // group * 4
+
+
+def group_of(extent: int) -> int:
+    """How many numbers along an axis of `extent` share a scale."""
+    return _GROUP if extent % _GROUP == 0 else extent
+
+
+def _grouped(x: Tensor, along: Along) -> Tensor:
+    """A view with the axis that is grouped split in two: groups, and the numbers of one."""
+    *head, tokens, channels = x.shape
+    if along == "tokens":
+        return x.view(*head, tokens // group_of(tokens), group_of(tokens), channels)
+    return x.view(*head, tokens, channels // group_of(channels), group_of(channels))
+
+
+def _squeeze(codes: Tensor, width: int) -> Tensor:
+    """Codes of `width` bits into bytes: the row's parts, one above the other."""
+    packed: Tensor | None = None
+    for place, part in enumerate(codes.chunk(8 // width, dim=-1)):
+        shifted = part.bitwise_left_shift(place * width)
+        packed = shifted if packed is None else packed.bitwise_or_(shifted)
+    assert packed is not None
+    return packed.contiguous()
+
+
+def _spread(packed: Tensor, width: int) -> Tensor:
+    """The inverse of `_squeeze`."""
+    if width == 8:
+        return packed.clone()
+    parts = [
+        packed.bitwise_right_shift(place * width).bitwise_and_(2**width - 1) for place in range(8 // width)
+    ]
+    return torch.cat(parts, dim=-1)

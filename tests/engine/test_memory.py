@@ -1,0 +1,160 @@
+"""Memory policies: what is kept, how exactly, and in how many bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import tiny_models
+import torch
+from bunny_engine.attention import merge, partial
+from bunny_engine.engine import EngineOptions, LocalEngine
+from bunny_engine.errors import OptionError
+from bunny_engine.fetch import Source
+from bunny_engine.loading import open_model
+from bunny_engine.model import Model
+from bunny_engine.packing import BITS, pack
+from bunny_engine.policies import Policy
+from bunny_engine.types import ModelInfo, SamplingParams
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+BLOCK, COUNT = 64, 250
+_MODELS: dict[Path, Model] = {}
+
+
+@pytest.fixture
+def model(tiny: tiny_models.TinyModel) -> Model:
+    if tiny.gguf not in _MODELS:
+        _MODELS[tiny.gguf] = open_model(Source("tiny", tiny.gguf, "gguf"), device="cpu", dtype="float32")[0]
+    return _MODELS[tiny.gguf]
+
+
+def ids_of(count: int, seed: int = 0) -> list[int]:
+    return torch.randint(3, tiny_models.VOCAB, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def logits_of(model: Model, policy: Policy, ids: list[int], prompt: int, chunk: int = 32) -> torch.Tensor:
+    """Logits of every position: the prompt in chunks, the rest token by token."""
+    rows: list[torch.Tensor] = []
+    with torch.inference_mode():
+        memory = policy.new(model, len(ids))
+        pieces = [ids[start : min(start + chunk, prompt)] for start in range(0, prompt, chunk)]
+        rows += [model.logits(model.chunk(torch.tensor(piece), memory)) for piece in pieces]
+        rows += [model.tokens([token], [memory]) for token in ids[prompt:]]
+    return torch.cat(rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    bits=st.sampled_from(BITS),
+    along=st.sampled_from(["tokens", "channels"]),
+    channels=st.sampled_from([8, 16, 64, 128]),
+    spread=st.sampled_from([0.0, 1e-3, 1.0, 500.0]),
+    seed=st.integers(0, 999),
+)
+def test_a_packed_number_moves_by_half_a_step(
+    bits: int, along: str, channels: int, spread: float, seed: int
+) -> None:
+    """Each number comes back within half a step of its group, and float16's rounding of the group's own."""
+    x = torch.randn(2, 3, 64, channels, generator=torch.Generator().manual_seed(seed)) * spread + 0.3
+    packed = pack(x, bits, along)  # type: ignore[arg-type]
+    back = torch.stack([packed.layer(0), packed.layer(1)])
+    axis = 2 if along == "tokens" else 3
+    reach = x.amax(axis, keepdim=True) - x.amin(axis, keepdim=True)
+    slack = 2e-3 * (reach + x.abs().amax(axis, keepdim=True)) + 1e-6
+    assert bool(((back - x).abs() <= reach / (2**bits - 1) / 2 + slack).all())
+    codes = sum(plane.nbytes for plane in packed.planes)
+    assert codes == x.numel() * bits // 8
+
+
+@pytest.mark.parametrize("policy", ["full", "bsr", "window"])
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("tokens", [10, 128, 129, 192, 193, 250])
+def test_predicted_bytes_are_the_allocated_ones(model: Model, policy: str, bits: int, tokens: int) -> None:
+    """What `bunny-engine memory` predicts for a sequence is what it holds when it is full."""
+    chosen = Policy(name=policy, block=BLOCK, resident=1, bits=bits)
+    memory = chosen.new(model, tokens)
+    with torch.inference_mode():
+        for start in range(0, tokens, 32):
+            model.chunk(torch.tensor(ids_of(min(32, tokens - start))), memory)
+    assert memory.nbytes == chosen.bytes_for(model.config, tokens, model.dtype)
+
+
+@pytest.mark.parametrize("resident", [1, 2])
+@pytest.mark.parametrize("prompt", [COUNT, 150, 40])
+def test_the_window_is_exactly_what_it_says(
+    model: Model, tiny: tiny_models.TinyModel, prompt: int, resident: int
+) -> None:
+    """Logits equal transformers' under a mask of the first block and the newest ones, in prefill and decode."""
+    ids = ids_of(COUNT)
+    position = torch.arange(COUNT)
+    query, key = position[:, None], position[None, :]
+    seen = (key <= query) & ((key < BLOCK) | (key // BLOCK > query // BLOCK - resident))
+    mask = torch.where(seen, 0.0, torch.finfo(torch.float32).min)[None, None]
+    with torch.inference_mode():
+        want = tiny.reference(torch.tensor([ids]), attention_mask=mask).logits[0]
+    ours = logits_of(model, Policy(name="window", block=BLOCK, resident=resident), ids, prompt)
+    torch.testing.assert_close(ours, want, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("prompt", [COUNT, 140])
+def test_sealed_blocks_cost_little_and_less_with_more_bits(tmp_path: Path, prompt: int) -> None:
+    """8 bits stay within 1 % of the logits' spread, 4 within 12 %; until a block seals nothing differs."""
+    calm = tiny_models.build(tmp_path, "llama", initializer_range=0.1)
+    model = open_model(Source("calm", calm.gguf, "gguf"), device="cpu", dtype="float32")[0]
+    ids = ids_of(COUNT, 1)
+    full = logits_of(model, Policy(), ids, prompt)
+    off = {}
+    for bits in BITS:
+        ours = logits_of(model, Policy(name="bsr", block=BLOCK, resident=1, bits=bits), ids, prompt)
+        torch.testing.assert_close(ours[: 2 * BLOCK], full[: 2 * BLOCK], atol=1e-4, rtol=0)
+        off[bits] = float((ours - full)[2 * BLOCK :].square().mean().sqrt() / full.std())
+    assert 0 < off[8] < 0.01
+    assert off[8] * 8 < off[4] < min(0.12, off[3])
+
+
+async def test_reuse_and_batch_mates_change_no_bit_under_bsr(model: Model) -> None:
+    """A sealed context adopted from the cache, alone or in a crowd, gives the very same answer."""
+    info = ModelInfo("tiny", 256, model.config.vocab, "cpu", "float32", 0)
+    options = EngineOptions(
+        context=256, chunk=16, step_tokens=16, policy=Policy(name="bsr", block=BLOCK, resident=1, bits=4)
+    )
+    engine = LocalEngine(model, info, frozenset({1}), options)
+    params = SamplingParams(max_tokens=30, temperature=0.0, ignore_eos=True, top_logprobs=2)
+
+    async def answer(ids: list[int]) -> list[object]:
+        return [item async for item in engine.generate(ids, params)]
+
+    try:
+        ids = ids_of(215, 2)
+        fresh = await answer(ids)
+        crowd = await asyncio.gather(answer(ids_of(190, 3)), answer(ids), answer(ids_of(7, 4)))
+        assert crowd[1][0].cached_tokens == 208  # type: ignore[attr-defined]
+        assert crowd[1][1:] == fresh[1:]
+    finally:
+        engine.close()
+
+
+def test_merging_with_nothing_is_the_identity() -> None:
+    """A partial softmax over no key changes nothing, and two of them give no NaN."""
+    q, k, v = (torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(n)) for n in range(3))
+    some = partial(q, k, v, causal=False)
+    nothing = (torch.zeros_like(some[0]), torch.full_like(some[1], -torch.inf))
+    for merged in (merge(some, nothing), merge(nothing, some)):
+        torch.testing.assert_close(merged[0], some[0])
+        torch.testing.assert_close(merged[1], some[1])
+    empty = merge(nothing, nothing)
+    assert bool(empty[0].isfinite().all())
+    both = merge(partial(q, k[:, :2], v[:, :2], causal=False), partial(q, k[:, 2:], v[:, 2:], causal=False))
+    torch.testing.assert_close(both[0], some[0])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"name": "infinite"}, {"block": 100}, {"block": 0}, {"resident": 0}, {"bits": 5}], ids=str
+)
+def test_policies_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    """Each with the option's name."""
+    with pytest.raises(OptionError, match="--"):
+        Policy(**wrong)  # type: ignore[arg-type]
