@@ -8,7 +8,8 @@ or a distractor (see `mentions`).
 3. No mention left: `abstain` when the text says that it does not know or that nothing is there, else `miss`.
 4. A distractor that is named together with its own key is an *aside* ("the south code is Y, the north code
    is X"): true, and not the answer. Up to `max_asides` different ones are passed over when an accepted
-   value stands elsewhere; more are a recital of the document, and no answer.
+   value stands elsewhere; more are a recital of the document, and no answer. Asides beside an "I do not
+   know" are an `abstain`.
 5. Of what is left the *statement* decides: the mentions behind the last "the answer is", "therefore" or
    "actually", else the first ones. Mentions that are merely listed ("X, Y and Z", "X or Y", bullets)
    are one statement. Only accepted values in it: `hit`. Only distractors: `wrong_anchor`. Both: `miss`,
@@ -17,7 +18,6 @@ or a distractor (see `mentions`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,12 +25,10 @@ from typing import ClassVar
 from bunny_probe.records import Probe, Score
 from bunny_probe.scores.base import Scorer, clip
 from bunny_probe.scores.cues import abstains, denied, final_cues, only_joins
-from bunny_probe.scores.mentions import Mention, contains, find
+from bunny_probe.scores.mentions import Mention, find
 from bunny_probe.scores.text import cut_new_turn, fold
 
 __all__ = ["Anchor"]
-
-_CLAUSE_END = re.compile(r"[.!?]\s|[;\n。;!?!?]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +50,12 @@ class Anchor(Scorer):
         if not asserted:
             return self._nothing(folded, mentions, values)
         right = len(accepted)
-        if not any(m.value < right for m in asserted):
-            return self._wrong(values, asserted[0])
         keys = _own_keys(probe)
         asides = _asides(folded, asserted, values, right, keys) if keys else set()
+        if not any(m.value < right for m in asserted):
+            if len(asides) == len(asserted) and (words := abstains(folded)) is not None:
+                return self.result(0.0, "abstain", f"says {clip(words)!r}, and tells of other anchors")
+            return self._wrong(values, asserted[0])
         statement = _statement(folded, [m for m in asserted if m not in asides])
         recited = len({m.value for m in asides if m.start < statement[0].start})
         named = sorted({m.value for m in statement})
@@ -92,30 +92,34 @@ def _own_keys(probe: Probe) -> dict[str, str]:
 def _asides(
     folded: str, mentions: Sequence[Mention], values: Sequence[str], right: int, keys: dict[str, str]
 ) -> set[Mention]:
-    """Mentions of distractors that stand with their own key and without the key of an accepted value."""
-    asked = {keys[fold(value)] for value in values[:right] if fold(value) in keys}
-    found = set()
+    """Mentions of distractors that the text names together with their own key, which is not the asked one.
+
+    An accepted value that is named with another's key is set aside too, where something else is named with
+    the asked key: "the south code is <north's>, the north code is <south's>" has them the wrong way round.
+    A text writes its keys before the values ("A is X, B is Y") or behind them ("X is A's, Y is B's"): what
+    stands before its first value tells which.
+    """
+    known = list(dict.fromkeys(keys.values()))
+    named = find(folded, known)
+    behind = not any(key.start < mentions[0].start for key in named)
+    labels: list[str | None] = []
     for index, mention in enumerate(mentions):
-        own = keys.get(fold(values[mention.value]))
-        if mention.value < right or own is None or own in asked:
-            continue
-        before = mentions[index - 1].end if index else 0
-        after = mentions[index + 1].start if index + 1 < len(mentions) else len(folded)
-        clause = _clause(folded, mention, before, after)
-        if any(contains(clause, key) for key in asked):
-            continue
-        if contains(clause, own) or contains(folded[before : mention.start], own):
-            found.add(mention)
-    return found
-
-
-def _clause(folded: str, mention: Mention, low: int, high: int) -> str:
-    """The clause around a mention that reaches neither into the mention before nor the one behind."""
-    start, end = low, high
-    for match in _CLAUSE_END.finditer(folded, low, mention.start):
-        start = match.end()
-    behind = _CLAUSE_END.search(folded, mention.end, high)
-    return folded[start : behind.start() if behind else end]
+        if behind:
+            end = mentions[index + 1].start if index + 1 < len(mentions) else len(folded)
+            label = next((key for key in named if mention.end <= key.start < end), None)
+        else:
+            start = mentions[index - 1].end if index else 0
+            label = next((key for key in reversed(named) if start <= key.start < mention.start), None)
+        labels.append(None if label is None else known[label.value])
+    asked = {keys[fold(value)] for value in values[:right] if fold(value) in keys}
+    bound = any(label in asked for label in labels)
+    return {
+        mention
+        for mention, label in zip(mentions, labels, strict=True)
+        if label is not None
+        and label not in asked
+        and (bound if mention.value < right else label == keys.get(fold(values[mention.value])))
+    }
 
 
 def _statement(folded: str, mentions: Sequence[Mention]) -> list[Mention]:

@@ -15,7 +15,7 @@ _FINAL = re.compile(
     r"final answer|(?:correct|right) (?:answer|code|value) is|\banswer is|\banswer\**\s*[:=]"
     r"|\bfinally\b|\bin the end\b|\bended up\b|\b(?:is|are) now\b|\bcurrently\b|最终|最后|现在是|目前"
     r"|\b(?:therefore|thus|hence)\b|[,.;]\s+so\b"
-    r"|in conclusion|\bwait\b|\bcorrection\b|\bsorry\b|\bactually\b|\bi mean\b|\brather,"
+    r"|-+>|→|in conclusion|\bwait\b|\bcorrection\b|\bsorry\b|\bactually\b|\bi mean\b|\brather,"
     r"|最终答案|答案[是为]?|正确的是|所以|因此|综上|更正|不对|应该是|应为"
 )
 _ABSTAIN = re.compile(
@@ -39,6 +39,8 @@ _LATER_DENIAL = re.compile(
     r"^[\s\"'*)]{0,4}(?:is|was) (?:not\b(?! only)|wrong\b|incorrect\b)"
     r"|^[\s\"'*)]{0,4}(?:不对|不是(?:答案|正确)|是错的|错误)"
 )
+_LEFT = re.compile(r"\bfrom (?:the |a |an )?\W{0,3}$|从\W{0,3}$")  # "moved from X to Y": not X
+_LEFT_FOR = re.compile(r"^\W{0,3}(?:to|into)\b|^\W{0,3}(?:移|搬|转|改|换|变)?[到至成为]")
 _JOINING = re.compile(
     rf"(?:[^\w.!?。!?]|_|[.。]\n|\d{{1,2}}[.)]?(?!{LETTER})|\b(?:and|or|also|then|either|possibly|maybe|perhaps|both)\b"
     r"|\b(?:could|might) be\b"
@@ -66,7 +68,10 @@ def abstains(folded: str) -> str | None:
 def denied(folded: str, start: int, end: int) -> bool:
     """Whether the value at [start, end) is named only to say that it is not the answer."""
     before = folded[max(0, start - _WINDOW) : start]
-    return bool(_DENIAL.search(before) or _LATER_DENIAL.search(folded[end : end + _WINDOW]))
+    behind = folded[end : end + _WINDOW]
+    if _LEFT.search(before) and _LEFT_FOR.search(behind):
+        return True
+    return bool(_DENIAL.search(before) or _LATER_DENIAL.search(behind))
 
 
 def only_joins(between: str) -> bool:

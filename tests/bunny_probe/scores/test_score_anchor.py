@@ -39,6 +39,11 @@ PLANTED = (
         "答案是QX-4471。",
         "北库的代码为QX-4471,不是ZP-9921",
         "I'm not sure, but the north vault has QX-4471.",
+        "The south vault is ZP-9921 and the north vault is QX-4471.",
+        "The south vault has ZP-9921, the north vault has QX-4471, the east gate has KM-3310.",
+        "ZP-9921 (south vault), KM-3310 (east gate), QX-4471 (north vault)",
+        "It was changed from ZP-9921 to QX-4471.",
+        "ZP-9921 -> KM-3310 -> QX-4471",
     ],
 )
 def test_right_value_is_a_hit_however_it_is_dressed(text: str) -> None:
@@ -64,6 +69,8 @@ def test_right_value_is_a_hit_however_it_is_dressed(text: str) -> None:
         ("I don't know.", "abstain"),
         ("The document does not mention it.", "abstain"),
         ("我不知道", "abstain"),
+        ("The south vault is ZP-9921, but I cannot tell the code of the north vault.", "abstain"),
+        ("The south vault is QX-4471 and the north vault is ZP-9921.", "wrong_anchor"),
         ("文中没有提到。", "abstain"),
         ("Hello there", "miss"),
         ("...", "miss"),
