@@ -7,6 +7,7 @@ Scoring is a pass of its own over the run, so that an old run can be scored anew
 
 from __future__ import annotations
 
+import os
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bunny_probe.bundled_engine import bundled_engine
 from bunny_probe.endpoints import EndpointSpec, open_endpoint
-from bunny_probe.errors import ModelNotFound, UsageError
+from bunny_probe.errors import ModelNotFound, RunError, UsageError
 from bunny_probe.progress import Mode, progress
 from bunny_probe.records import Probe, Rendered, Trial
 from bunny_probe.suites import Suite, load
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINE",
+    "SETTLED_VARIABLE",
     "Observed",
     "Plan",
     "PlanRow",
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 ENGINE = "engine"  # the name of the bundled engine where a URL is asked for
+# A run file that is only read: several notebooks draw from it side by side, and none asks or writes.
+SETTLED_VARIABLE = "BUNNY_PROBE_SETTLED"
 Status = Callable[[str], None]
 
 
@@ -215,12 +219,17 @@ def observe(
 ) -> Observed:
     """Ask whatever of `plan` the run does not hold yet, with a progress bar; blocks until done.
 
-    A run that holds everything is left alone and the endpoint is not contacted. Works under a running event
-    loop too. An interrupt keeps what came. Raises EndpointError, BudgetSpent, RunError.
+    A run that holds everything is left alone and the endpoint is not contacted; one that `SETTLED_VARIABLE`
+    names is only read, whatever it lacks. Works under a running event loop too. An interrupt keeps what came.
+    Raises EndpointError, BudgetSpent, RunError.
     """
     from bunny_probe.runs import Store, run_sync, run_trials
 
     finished = _finished(plan, target, run_path)
+    if finished is None and _settled(run_path):
+        raise RunError(
+            f"{run_path} holds no answer of {target.endpoint} to {plan.suite.name}, and is only read"
+        )
     if finished is not None:
         on_status(f"all {len(plan.trials):,} trials are in {run_path}; nothing to ask")
         return finished
@@ -265,17 +274,30 @@ def _finished(plan: Plan, target: Target, run_path: Path) -> Observed | None:
             same_model = target.model in ("", known["model"])
             if same_place and same_model and spec["dialect"] == target.dialect:
                 pending: Sequence[Trial] = store.pending(plan.trials, fingerprint)
+                if pending and _settled(run_path):  # any observation will do, a failure too
+                    unseen = store.pending(plan.trials, fingerprint, again=())
+                    pending = unseen if len(unseen) == len(plan.trials) else ()
                 if not pending:
                     return Observed(known["name"], fingerprint, None)
     return None
 
 
+def _settled(run_path: Path) -> bool:
+    named = os.environ.get(SETTLED_VARIABLE)
+    return bool(named) and Path(str(named)).resolve() == run_path.resolve()
+
+
 def score_run(run_path: Path, *, anew: bool = False, batch: int = 500) -> int:
-    """Score what is not scored yet with each probe's own scorer (`anew`: everything). Gives how many."""
+    """Score what is not scored yet with each probe's own scorer (`anew`: everything). Gives how many.
+
+    A run that `SETTLED_VARIABLE` names is left alone.
+    """
     from bunny_probe.runs import Store
     from bunny_probe.scores import score
 
     count = 0
+    if _settled(run_path):
+        return count
     with Store(run_path) as store:
         observations = store.observations(without_scorer=None if anew else "")
         while group := list(islice(observations, batch)):

@@ -1,0 +1,253 @@
+"""The difference of a measure between two runs: paired on the same probes where both hold them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bunny_probe.errors import FitRefused
+from bunny_probe.fits.means import cluster_mean
+from bunny_probe.fits.paired import paired_difference, sign_flip_p, unpaired_difference
+from bunny_probe.fits.sample import Sample, take
+from bunny_probe.measures.catalogue import Measure
+from bunny_probe.measures.values import Measured, measured
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Difference", "differ"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_ROUNDS = 2000
+_FEWEST_PAIRS = 5
+_FEWEST_TIMES = 20  # below, a P95 is the largest of a handful
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """After minus before, on the measure's own scale; None where the data cannot say."""
+
+    measure: str
+    before: Measured
+    after: Measured
+    value: float | None
+    low: float | None
+    high: float | None
+    p: float | None  # two-sided, of no difference; None: no test fits
+    level: float
+    n: int  # probes compared, or answers of both runs where none is shared
+    clusters: int  # independent documents among them
+    paired: bool
+    test: str
+    reason: str = ""  # why there is no difference
+
+    @property
+    def worsening(self) -> tuple[float | None, float | None, float | None]:
+        """(value, low, high) turned so that more is worse. For a neutral measure: as it is."""
+        if self.after.direction != "higher":
+            return self.value, self.low, self.high
+        return _negative(self.value), _negative(self.high), _negative(self.low)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def differ(
+    measure: Measure, before: pd.DataFrame, after: pd.DataFrame, *, level: float = 0.95, seed: int = 0
+) -> Difference:
+    """How `measure` moved from one frame to the other.
+
+    Shares and means: sign flips of the documents' differences. Quantiles: labels exchanged within each probe,
+    interval by the bootstrap of documents. The window: whether the two intervals are apart.
+    """
+    old, new = measured(measure, before, level=level), measured(measure, after, level=level)
+    if measure.kind == "window":
+        return _windows(old, new, level)
+    try:
+        a, b = take(measure.rows(before), value="value"), take(measure.rows(after), value="value")
+    except FitRefused:
+        side, told = ("before", old) if old.value is None else ("after", new)
+        return _none(old, new, level, f"the run {side} has no value: {told.reason}")
+    pairs = _pairs(a, b)
+    if pairs is None:
+        return _none(old, new, level, "the frames have no column 'probe_id' to pair by")
+    if measure.kind == "quantile":
+        return _quantiles(measure, old, new, a, b, pairs, level, seed)
+    if pairs.size < _FEWEST_PAIRS:
+        return _apart(measure, old, new, a, b, level)
+    delta = pairs.after - pairs.before
+    if measure.kind == "share":
+        found = paired_difference(delta, pairs.cluster, level=level, seed=seed)
+        return Difference(
+            measure.name, old, new, found.value, found.low, found.high, found.p, level, found.n,
+            found.clusters, True, found.test,
+        )  # fmt: skip
+    mean, low, high, documents = cluster_mean(delta, pairs.cluster, level)
+    total = np.bincount(np.unique(pairs.cluster, return_inverse=True)[1], weights=delta)
+    return Difference(
+        measure.name, old, new, mean, low, high, sign_flip_p(np.asarray(total, dtype=np.float64), seed=seed),
+        level, pairs.size, documents, True, "paired sign flips",
+    )  # fmt: skip
+
+
+# ── pairs ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """One row a probe and decoding that both runs answered; means over its repeats."""
+
+    before: Floats
+    after: Floats
+    cluster: Ints
+
+    @property
+    def size(self) -> int:
+        return int(self.before.size)
+
+
+def _pairs(a: Sample, b: Sample) -> _Pairs | None:
+    if "probe_id" not in a.frame.columns or "probe_id" not in b.frame.columns:
+        return None
+    left, right = _by_probe(a), _by_probe(b)
+    joined = left.join(right, how="inner", lsuffix="_a", rsuffix="_b").sort_index()
+    return _Pairs(
+        joined["value_a"].to_numpy(dtype=float),
+        joined["value_b"].to_numpy(dtype=float),
+        joined["cluster_a"].to_numpy(dtype=np.int64),
+    )
+
+
+def _by_probe(sample: Sample) -> pd.DataFrame:
+    import pandas as pd
+
+    decoding = sample.frame["decoding_id"] if "decoding_id" in sample.frame.columns else ""
+    rows = pd.DataFrame(
+        {
+            "key": sample.frame["probe_id"].astype(str).to_numpy(),
+            "decoding": decoding if isinstance(decoding, str) else decoding.fillna("").astype(str).to_numpy(),
+            "value": sample.score,
+            "cluster": sample.cluster,
+        }
+    )
+    return rows.groupby(["key", "decoding"]).agg({"value": "mean", "cluster": "first"})
+
+
+# ── no shared probes ────────────────────────────────────────────────────────────────────────────────
+
+
+def _apart(measure: Measure, old: Measured, new: Measured, a: Sample, b: Sample, level: float) -> Difference:
+    if min(a.counts.clusters, b.counts.clusters) < _FEWEST_PAIRS:
+        return _none(
+            old, new, level,
+            f"fewer than {_FEWEST_PAIRS} probes in common, and fewer than {_FEWEST_PAIRS} documents on a side",
+        )  # fmt: skip
+    if measure.kind == "mean":
+        return _none(old, new, level, "no probe in common, and a mean of other probes says nothing")
+    found = unpaired_difference(a.score, b.score, a.cluster, b.cluster, level=level)
+    return Difference(
+        measure.name, old, new, found.value, found.low, found.high, found.p, level, found.n, found.clusters,
+        False, found.test,
+    )  # fmt: skip
+
+
+# ── quantiles ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _quantiles(
+    measure: Measure, old: Measured, new: Measured, a: Sample, b: Sample, pairs: _Pairs, level: float, seed: int
+) -> Difference:
+    rng = np.random.default_rng(seed)
+    paired = pairs.size >= max(_FEWEST_TIMES, min(a.score.size, b.score.size) // 2)
+    first, second = (pairs.before, pairs.after) if paired else (a.score, b.score)
+    if min(first.size, second.size) < _FEWEST_TIMES:
+        return _none(
+            old, new, level, f"fewer than {_FEWEST_TIMES} times on a side ({first.size} and {second.size})"
+        )
+    value = _quantile(second, measure.q) - _quantile(first, measure.q)
+    if paired:
+        drawn, p = _paired_draws(pairs, measure.q, value, rng)
+        n, clusters = pairs.size, int(np.unique(pairs.cluster).size)
+    else:
+        drawn, p = _separate_draws(a, b, measure.q, value, rng)
+        n, clusters = first.size + second.size, a.counts.clusters + b.counts.clusters
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return Difference(
+        measure.name, old, new, value, float(low), float(high), p, level, n, clusters, paired,
+        "exchange within probes" if paired else "exchange between runs",
+    )  # fmt: skip
+
+
+def _paired_draws(pairs: _Pairs, q: float, seen: float, rng: np.random.Generator) -> tuple[Floats, float]:
+    """Bootstrap of documents, and the p of exchanging the two runs' times within each probe."""
+    _, code = np.unique(pairs.cluster, return_inverse=True)
+    members = [np.flatnonzero(code == c) for c in range(int(code.max()) + 1)]
+    drawn = np.empty(_ROUNDS)
+    for i in range(_ROUNDS):
+        rows = np.concatenate([members[c] for c in rng.integers(0, len(members), len(members))])
+        drawn[i] = _quantile(pairs.after[rows], q) - _quantile(pairs.before[rows], q)
+    extreme = 0
+    for _ in range(_ROUNDS):
+        swap = rng.random(pairs.size) < 0.5
+        x, y = np.where(swap, pairs.after, pairs.before), np.where(swap, pairs.before, pairs.after)
+        extreme += abs(_quantile(y, q) - _quantile(x, q)) >= abs(seen) - 1e-12
+    return drawn, (1 + extreme) / (_ROUNDS + 1)
+
+
+def _separate_draws(
+    a: Sample, b: Sample, q: float, seen: float, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    drawn, extreme = np.empty(_ROUNDS), 0
+    both = np.concatenate([a.score, b.score])
+    for i in range(_ROUNDS):
+        x, y = rng.choice(a.score, a.score.size), rng.choice(b.score, b.score.size)
+        drawn[i] = _quantile(y, q) - _quantile(x, q)
+        mixed = rng.permutation(both)
+        apart = _quantile(mixed[a.score.size :], q) - _quantile(mixed[: a.score.size], q)
+        extreme += abs(apart) >= abs(seen) - 1e-12
+    return drawn, (1 + extreme) / (_ROUNDS + 1)
+
+
+def _quantile(values: Floats, q: float) -> float:
+    """As `np.quantile`, by partition: the inner loop of both resamplings."""
+    place = q * (values.size - 1)
+    low = int(place)
+    high = min(low + 1, values.size - 1)
+    part = np.partition(values, (low, high))
+    return float(part[low] + (part[high] - part[low]) * (place - low))
+
+
+# ── the window ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _windows(old: Measured, new: Measured, level: float) -> Difference:
+    if old.probed_to is None or new.probed_to is None:
+        side, told = ("before", old) if old.probed_to is None else ("after", new)
+        return _none(old, new, level, f"the run {side} has no window: {told.reason}")
+    # What only one of the two was asked says nothing about a difference.
+    asked = min(old.probed_to, new.probed_to)
+    a_low, a, a_high = _span(old, asked)
+    b_low, b, b_high = _span(new, asked)
+    return Difference(
+        "window", old, new, b - a, b_low - a_high, b_high - a_low, None, level, min(old.n, new.n),
+        min(old.clusters, new.clusters), False, "whether the two intervals are apart",
+    )  # fmt: skip
+
+
+def _span(told: Measured, asked: float) -> tuple[float, float, float]:
+    """(low, value, high) up to the length that both runs were asked, which stands for "beyond" as well."""
+    low, value, high = (asked if x is None else min(x, asked) for x in (told.low, told.value, told.high))
+    return low, value, high
+
+
+def _none(old: Measured, new: Measured, level: float, reason: str) -> Difference:
+    return Difference(new.name, old, new, None, None, None, None, level, 0, 0, False, "none", reason)
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
