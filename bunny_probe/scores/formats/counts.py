@@ -9,7 +9,6 @@ from bunny_probe.scores.formats.base import Verdict, checker, lines, within
 from bunny_probe.scores.mentions import find
 from bunny_probe.scores.text import CJK, fold, sentences, words
 
-_SPACED = re.compile(r"\S*[^\W_]\S*")
 _HAN = re.compile(f"[{CJK}]")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
@@ -19,7 +18,8 @@ def word_count(
     text: str, *, exactly: int | None = None, at_least: int | None = None, at_most: int | None = None
 ) -> Verdict:
     # "mother-in-law" and "don't" are one word to whoever counts them
-    count = len(_HAN.findall(text)) + len(_SPACED.findall(_HAN.sub(" ", text)))
+    spaced = sum(any(map(str.isalnum, part)) for part in _HAN.sub(" ", text).split())
+    count = len(_HAN.findall(text)) + spaced
     return within(count, "words", exactly, at_least, at_most)
 
 

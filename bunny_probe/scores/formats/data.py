@@ -149,7 +149,8 @@ def tagged(text: str, *, tag: str, children: list[str] | None = None) -> Verdict
     inside = body[match.end() : -len(closing)]
     if children is None:
         return Verdict(bool(inside.strip()), f"in <{tag}>")
-    found = [name for name in re.findall(r"<(\w[\w-]*)>", inside) if f"</{name}>" in inside]
+    closed = set(re.findall(r"</(\w[\w-]*)>", inside))
+    found = [name for name in re.findall(r"<(\w[\w-]*)>", inside) if name in closed]
     return Verdict(found == children, f"<{tag}> holds {found[:8]}, wanted {children}")
 
 
@@ -174,7 +175,7 @@ def date(text: str, *, form: str) -> Verdict:
     if form not in _DATES:
         raise UsageError(unknown_choice("date form", form, _DATES))
     pattern, parse = _DATES[form]
-    bare = text.strip("`'\"*").removesuffix(".").strip()[:40]
+    bare = text.strip("`'\"*. ")[:40]
     if not re.fullmatch(pattern, bare, re.ASCII):
         return Verdict(False, f"{bare!r} has not the form {form}")
     try:

@@ -128,7 +128,7 @@ def separated(text: str, *, items: int, separator: str = ",", tight: bool = Fals
 
 @checker("checklist", "lines with a tick box, `[ ]` or `[x]`")
 def checklist(text: str, *, items: int, ticked: int = 0) -> Verdict:
-    boxes = re.findall(r"(?m)^\s*(?:[-*]\s*)?\[([ xX])\]\s+\S", text)
+    boxes = re.findall(r"(?m)^[ \t]*(?:[-*][ \t]*)?\[([ xX])\][ \t]+\S", text)
     done = sum(box in "xX" for box in boxes)
     if len(boxes) != items:
         return Verdict(False, f"{len(boxes)} boxes, wanted {items}")
