@@ -250,6 +250,8 @@ class _Reading:
             raise WorksheetError(unknown_choice("part", what, choices), file=self.file, key=f"{where}.what")
         key = Key("money/s", "money a year, e.g. '6,929.54 万 CNY/year'", low=-np.inf)
         read_ = self._input(item.get("value", ""), key, f"{where}.value")
+        if self.currency not in read_.unit.dims:
+            raise WorksheetError(f"state it in {self.currency}", file=self.file, key=f"{where}.value")
         worth = read_.central * self.units.year
         return Published(str(item.get("says", "")), of, what, worth, read_.text, str(item.get("source", "")))
 

@@ -175,7 +175,9 @@ def latency_loss(
         narrow = is_narrow(axes)
         legend_below(axes, 1 if narrow else 3)
         who = f"{label}: " if label and drawable(label) else ""
-        title = f"{who}{share:.2%} of waiting orders are lost; the mean latency alone would say {by_mean:.2%}"
+        title = f"{who}{share:.2%} of waiting orders are lost"
+        if abs(share - by_mean) >= 5e-5:
+            title += f"; the mean latency alone would say {by_mean:.2%}"
         n = sum(stratum.seconds.size for stratum in loss.strata if np.isfinite(stratum.independent))
         note = f"n = {n:,} latencies measured" if n else "a stated distribution, not a measured one"
         return finish(axes, title, note, f"Latency distribution and loss. {title}. {note}.")

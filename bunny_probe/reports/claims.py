@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bunny_probe.cost.claims import MEASURES, Audit, Claim, ClaimsTable, Found, Row, audit, read_claims
+from bunny_probe.cost.growth import GROWTHS
 from bunny_probe.cost.measured import effective_trials
 from bunny_probe.fits.proportions import quantile_ranks, wilson
 from bunny_probe.reports.cost_case import read_bundled, run_frame
@@ -160,7 +161,14 @@ def arithmetic(desk: Desk) -> None:
     if not decided:
         finding("No claim of this table can be decided by arithmetic.", tone="refused")
         return
-    rows = [{"claim": r.says, "working": f"{r.working} = {r.computed}", "why": r.reason} for r in decided]
+    rows = [
+        {
+            "claim": r.says,
+            "working": f"{r.working}{': ' if r.computed in GROWTHS else ' = '}{r.computed}",
+            "why": r.reason,
+        }
+        for r in decided
+    ]
     table(pd.DataFrame(rows), "The working", text_columns=["claim", "working", "why"])
     for row in decided:
         if row.verdict != "holds":

@@ -92,7 +92,7 @@ def measured(case: Case) -> None:
         for reach in sorted(_reaches(case)):
             finding(
                 f"{reach[0].upper()}{reach[1:]}.",
-                "State the traffic's lengths in [length_mix], and probe them.",
+                "Probe the lengths that the traffic has, as [length_mix] states them.",
                 tone="unsure",
             )
     elif case.found is not None:

@@ -87,6 +87,10 @@ def test_quantile_pairs_hit_their_quantiles() -> None:
         (_one('"1 CNY/year"') + "[length_mix]\n4096 = '50 %'", "add up to 0.5"),
         (_one('"1 CNY/year"') + "[range]\nload = '5 requests/day'", "a range above 0"),
         (_one('"1 CNY/year"') + "[[published]]\nvalue = '1 CNY/year'\nof = ['Z']", "unknown option 'Z'"),
+        (
+            _one('"1 CNY/year"') + "[rates]\nUSD = '7 CNY'\n[[published]]\nvalue = '1 USD/year'",
+            "state it in CNY",
+        ),
     ],
 )
 def test_a_fault_names_file_key_and_what_is_allowed(text: str, told: str) -> None:
