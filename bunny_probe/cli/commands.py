@@ -25,10 +25,6 @@ _out = Console(soft_wrap=True, highlight=False)
 _err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
-def _status(text: str) -> None:
-    _err.print(text, style="dim", markup=False)
-
-
 @app.command()
 def plan(
     suite: opt.SuiteName = "",
@@ -133,7 +129,7 @@ def run(
         run_file,
         concurrency=concurrency,
         budget=_budget(max_calls, max_tokens),
-        on_status=_status,
+        on_status=opt.status,
     )
     scored = score_run(run_file)
     summary = _summary(loaded, observed.endpoint, run_file, observed.summary, scored)
@@ -175,8 +171,8 @@ def diagnose(
     folder = out or Path("reports") / loaded.suite.name
     run_file, notebook, report = folder / "run.db", folder / "report.ipynb", folder / "report.html"
     totals = _totals(loaded)
-    _status(f"{loaded.suite.name}: {totals['trials']:,} requests, {totals['prompt_tokens']:,} prompt tokens")
-    observed = observe(loaded, whom, run_file, concurrency=concurrency, on_status=_status)
+    opt.status(f"{loaded.suite.name}: {totals['trials']:,} requests, {totals['prompt_tokens']:,} prompt tokens")
+    observed = observe(loaded, whom, run_file, concurrency=concurrency, on_status=opt.status)
     scored = score_run(run_file)
     parameters: dict[str, Any] = {
         "endpoint": endpoint,
@@ -188,7 +184,7 @@ def diagnose(
         "dialect": dialect,
         "tokenizer": tokenizer,
     }
-    execute(resource_dir("notebooks") / "diagnose.ipynb", notebook, parameters, on_status=_status)
+    execute(resource_dir("notebooks") / "diagnose.ipynb", notebook, parameters, on_status=opt.status)
     write_html(notebook, report, title=f"{observed.endpoint}: {loaded.suite.name}")
     summary = _summary(loaded, observed.endpoint, run_file, observed.summary, scored)
     summary["report"] = str(report)
@@ -256,7 +252,7 @@ def export(
         raise UsageError(unknown_choice("format", export_format, FORMATS))
     whom = opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure)
     count = export_source(
-        source, export_format, out, whom, with_observations=with_observations, on_status=_status
+        source, export_format, out, whom, with_observations=with_observations, on_status=opt.status
     )
     _err.print(f"{count:,} lines{f' in {out}' if out else ''}", markup=False)
 

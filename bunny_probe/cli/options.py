@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from bunny_probe.campaign import Target
 from bunny_probe.errors import UsageError
@@ -22,6 +23,7 @@ __all__ = [
     "RunFile",
     "SuiteName",
     "Tokenizer",
+    "status",
     "target",
 ]
 
@@ -114,3 +116,8 @@ def target(
         tokenizer=tokenizer or None,
         allow_insecure=allow_insecure,
     )
+
+
+def status(text: str) -> None:
+    """A line about the work, for a person: dim, on stderr."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(text, style="dim", markup=False)

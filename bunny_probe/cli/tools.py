@@ -1,13 +1,17 @@
-"""The commands around the main job: phantom."""
+"""The commands around the main job: phantom, window."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bunny_probe.cli import app
+from bunny_probe.cli import options as opt
+from bunny_probe.cli.options import status
+from bunny_probe.errors import UsageError
 
 
 @app.command()
@@ -51,3 +55,57 @@ def phantom(
         script=script or (),
         api_key_env=api_key_env,
     )
+
+
+@app.command()
+def window(
+    run_file: Annotated[Path, typer.Option("--run", help="The run file; made, or gone on with.")],
+    endpoint: opt.EndpointUrl = "engine",
+    model: opt.ModelName = "",
+    key_env: opt.KeyEnv = "",
+    dialect: opt.Dialect = "openai-chat",
+    header: opt.Header = None,
+    tokenizer: opt.Tokenizer = "",
+    allow_insecure: opt.AllowInsecure = False,
+    shortest: Annotated[int, typer.Option(min=256, help="Shortest prompt, in tokens.")] = 512,
+    longest: Annotated[int, typer.Option(max=1_048_576, help="Longest prompt, in tokens.")] = 4096,
+    fraction: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Share of the short-context score that must hold.")
+    ] = 0.85,
+    width: Annotated[
+        float, typer.Option(min=0.05, help="Stop when the interval is this narrow, in octaves.")
+    ] = 1.5,
+    budget: Annotated[int, typer.Option(min=1, help="Stop before this many prompt tokens.")] = 200_000,
+    repeats: Annotated[int, typer.Option(min=1, help="Documents asked a step.")] = 4,
+    domain: Annotated[str, typer.Option(help="Domain of the haystack.")] = "contract",
+    language: Annotated[str, typer.Option(help="en or zh.")] = "en",
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other documents.")] = 0,
+    concurrency: opt.Concurrency = 1,
+    as_json: opt.Json = False,
+) -> None:
+    """Find the effective window, asking each time the length that tells most for its tokens.
+
+    A fixed grid asks ten lengths and spends most of its tokens where nothing is learnt. This stops when the
+    interval is as narrow as asked for or the budget is spent, and goes on after an interruption.
+    """
+    from bunny_probe.fits.adaptive import WindowSearch
+    from bunny_probe.window_search import search_window
+
+    if shortest >= longest:
+        raise UsageError(f"--shortest {shortest:,} must be below --longest {longest:,}")
+    found = search_window(
+        opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure),
+        run_file,
+        WindowSearch(shortest, longest, fraction, width, budget, repeats=repeats),
+        domain=domain,
+        language=language,
+        seed=seed,
+        concurrency=concurrency,
+        mode="none",  # each step tells where the search stands
+        on_status=status,
+        on_step=lambda step: status(step.sentence()),
+    )
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
+    else:
+        typer.echo(found.sentence())

@@ -3,7 +3,7 @@
     id, family, task, language, domain, messages, expected, length_tokens, depth, seed, max_tokens
     with observations also: outcome, text, score, prompt_tokens
 
-Further keys (variant, scorer, distractors; endpoint, repeat, label) stand behind these and may grow.
+Further keys (variant, scorer, params, distractors; endpoint, repeat, label) stand behind these and may grow.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def _object(line: Line) -> dict[str, Any]:
     made |= {
         "variant": probe.variant,
         "scorer": probe.expectation.scorer,
+        "params": to_json(probe.expectation.params),
         "distractors": list(probe.expectation.distractors),
     }
     if line.observed is not None:
