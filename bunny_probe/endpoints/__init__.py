@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bunny_probe.endpoints.dialects import Dialect, dialect, dialect_names
 from bunny_probe.endpoints.preflight import error_for
+from bunny_probe.endpoints.pricing import Price, provider_price, table_price
 from bunny_probe.endpoints.secrets import Redactor
 from bunny_probe.endpoints.spec import EndpointSpec, Timeouts
 
@@ -23,12 +24,15 @@ __all__ = [
     "Endpoint",
     "EndpointSpec",
     "Exchanged",
+    "Price",
     "Redactor",
     "Timeouts",
     "dialect",
     "dialect_names",
     "error_for",
     "open_endpoint",
+    "provider_price",
+    "table_price",
 ]
 
 

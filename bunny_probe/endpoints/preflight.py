@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bunny_probe.endpoints.reading import decode
 from bunny_probe.endpoints.refusals import outcome_of_status, parse_error
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from bunny_probe.endpoints.client import Endpoint
     from bunny_probe.endpoints.spec import EndpointSpec
 
-__all__ = ["check", "error_for", "list_models"]
+__all__ = ["check", "error_for", "list_models", "model_cards"]
 
 
 async def list_models(endpoint: Endpoint) -> list[str]:
     """The ids that `GET {base}/models` lists."""
+    return sorted(str(card["id"]) for card in await model_cards(endpoint))
+
+
+async def model_cards(endpoint: Endpoint) -> list[dict[str, Any]]:
+    """What `GET {base}/models` says of each model; each entry has at least an `id`."""
     import httpx
 
     spec = endpoint.spec
@@ -42,10 +47,11 @@ async def list_models(endpoint: Endpoint) -> list[str]:
             raise Unauthorised(_unauthorised(spec, evidence))
         raise ProtocolError(f"{spec.url} gives no list of models ({evidence})")
     try:
-        return sorted(str(item["id"]) for item in decode(response.content)["data"])
+        return [dict(item) for item in decode(response.content)["data"] if "id" in item]
     except (LookupError, TypeError, ValueError):
         raise ProtocolError(
-            f"{spec.url}/models does not answer as an API does: is the URL the base of one, such as http://HOST:PORT/v1?"
+            f"{spec.url}/models does not answer as an API does: is the URL the base of one, "
+            "such as http://HOST:PORT/v1?"
         ) from None
 
 

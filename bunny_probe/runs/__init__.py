@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bunny_probe.runs.budget import Budget, Price
+from bunny_probe.endpoints.pricing import Price
+from bunny_probe.runs.budget import Budget
+from bunny_probe.runs.estimate import Estimate, estimate
 from bunny_probe.runs.pace import Progress
 from bunny_probe.runs.reader import UNSETTLED
 from bunny_probe.runs.retries import Retries
@@ -24,11 +26,13 @@ __all__ = [
     "UNSETTLED",
     "Answering",
     "Budget",
+    "Estimate",
     "Price",
     "Progress",
     "Retries",
     "RunSummary",
     "Store",
+    "estimate",
     "frame",
     "frame_parts",
     "run_sync",

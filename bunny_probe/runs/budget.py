@@ -6,25 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bunny_probe.endpoints.pricing import Price
 from bunny_probe.errors import UsageError
 from bunny_probe.records import Attempt, Message, Outcome, Rendered
 
-__all__ = ["Budget", "Price", "Reservation"]
+__all__ = ["Budget", "Reservation"]
 
 # Control tokens that a chat template puts around each message, at most.
 _TEMPLATE_TOKENS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars a million tokens, and a request."""
-
-    prompt: float
-    completion: float
-    request: float = 0.0
-
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        return self.request + (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
 @dataclass(frozen=True, slots=True)

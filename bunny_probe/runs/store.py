@@ -65,6 +65,7 @@ class Store(Reader):
             raise RunError(f"there is no run file {self.path}")
         try:
             self._db = _connect(self.path, write)
+            self._any_unasked = bool(self._rows("SELECT 1 FROM unasked LIMIT 1"))
         except sqlite3.DatabaseError as error:
             self._release()
             raise RunError(f"{self.path} cannot be used as a run file: {error}") from None
@@ -167,16 +168,19 @@ class Store(Reader):
             cursor = db.execute(_INSERT_ATTEMPT, (trial_id, trial_id, *attempt_row(attempt)))
             number, made = cursor.fetchone()
             if counts:
-                db.execute("DELETE FROM scores WHERE trial_id = ?", (trial_id,))
+                if number > 1:
+                    db.execute("DELETE FROM scores WHERE trial_id = ?", (trial_id,))
                 db.execute(
                     "INSERT OR REPLACE INTO observations VALUES (?, ?, ?, ?, ?)",
                     (trial_id, made, number, rendered.prompt_hash, rendered.intended_tokens),
                 )
-                db.execute("DELETE FROM unasked WHERE trial_id = ?", (trial_id,))
+                if self._any_unasked:
+                    db.execute("DELETE FROM unasked WHERE trial_id = ?", (trial_id,))
             return int(number)
 
     def record_unasked(self, trial: Trial, endpoint: str, reason: str) -> None:
         """Note that a trial's prompt could not be built, so that it shows in the denominators."""
+        self._any_unasked = True
         with self._transaction() as db:
             db.execute(
                 "INSERT OR REPLACE INTO unasked VALUES (?, ?)", (self._trial_id(trial, endpoint), reason)

@@ -9,11 +9,12 @@ from bunny_probe.endpoints.dialects.anthropic_messages import AnthropicMessages
 from bunny_probe.endpoints.dialects.base import ApiError, Dialect, Reading, Request
 from bunny_probe.endpoints.dialects.openai_chat import OpenAIChat
 from bunny_probe.endpoints.dialects.openai_completions import OpenAICompletions
+from bunny_probe.endpoints.dialects.openrouter import OpenRouter
 from bunny_probe.errors import UsageError, unknown_choice
 
 __all__ = ["ApiError", "Dialect", "Reading", "Request", "dialect", "dialect_names"]
 
-_BUILT_IN: tuple[Dialect, ...] = (OpenAIChat(), OpenAICompletions(), AnthropicMessages())
+_BUILT_IN: tuple[Dialect, ...] = (OpenAIChat(), OpenAICompletions(), AnthropicMessages(), OpenRouter())
 
 
 @cache
