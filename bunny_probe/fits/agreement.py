@@ -102,7 +102,7 @@ class Agreement:
         """`frame`: columns probe_id, decoding_id, repeat, text, score, temperature, repetition_penalty …"""
         try:
             sample = take(frame)
-            if "probe_id" not in sample.frame.columns:
+            if not sample.has("probe_id"):
                 raise FitRefused("the frame has no column 'probe_id'")
             overall, by_length = self._consistency(sample)
             heat = self._setting(sample, "temperature", 0.0)
@@ -121,7 +121,7 @@ class Agreement:
     def _consistency(self, sample: Sample) -> tuple[Estimate | None, tuple[LengthConsistency, ...]]:
         import pandas as pd
 
-        frame = sample.frame
+        frame = sample.whole.iloc[sample.rows]
         if self.key not in frame.columns:
             raise FitRefused(f"the frame has no column {self.key!r}")
         group = frame["probe_id"].astype(str)
@@ -167,14 +167,14 @@ class Agreement:
     def _setting(self, sample: Sample, name: str, default: float) -> tuple[SettingEffect, ...]:
         import pandas as pd
 
-        if name not in sample.frame.columns:
+        if not sample.has(name):
             return ()
-        value = sample.frame[name].to_numpy(dtype=float, na_value=np.nan)
+        value = sample.column(name).to_numpy(dtype=float, na_value=np.nan)
         value = np.where(np.isfinite(value), value, default)
         levels = np.unique(value)
         if levels.size < 2 or levels.size > 24:
             return ()
-        code, _ = pd.factorize(sample.frame["probe_id"].astype(str).to_numpy(dtype=object))
+        code, _ = pd.factorize(sample.column("probe_id").astype(str).to_numpy(dtype=object))
         base = levels[0]
 
         def mean(v: float) -> tuple[Floats, Floats]:

@@ -133,11 +133,11 @@ class Compare:
         )
 
     def _parts(self, a: Sample, left: _Probes, i: Ints, delta: Floats, cluster: Ints) -> list[Question]:
-        if self.by is None or self.by not in a.frame.columns:
+        if self.by is None or not a.has(self.by):
             return []
         import pandas as pd
 
-        codes, names = pd.factorize(a.frame[self.by].to_numpy()[left.row[i]], sort=True)
+        codes, names = pd.factorize(a.column(self.by).to_numpy()[left.row[i]], sort=True)
         if len(names) < 2 or len(names) > 24:
             return []
         out = []
@@ -163,15 +163,15 @@ class Compare:
         stratum, _ = pd.factorize(np.concatenate([left.of_row, right.of_row]))
         out: list[Question] = []
         size = int(min(left.key.size, right.key.size))
-        if "text" in a.frame.columns and "text" in b.frame.columns:
-            texts = [str(t) for s in (a, b) for t in s.frame["text"].fillna("")]
+        if a.has("text") and b.has("text"):
+            texts = [str(t) for s in (a, b) for t in s.column("text").fillna("")]
             if len(texts) <= 20_000 and any(texts):
                 found = permutation_mmd(
                     answer_features(texts), second, stratum, rounds=self.rounds, seed=self.seed
                 )
                 out.append(_distance("answers", *found, size, "permutation MMD within probes"))
-        if "first_top" in a.frame.columns and "first_top" in b.frame.columns:
-            tops = [t if isinstance(t, str) else None for s in (a, b) for t in s.frame["first_top"]]
+        if a.has("first_top") and b.has("first_top"):
+            tops = [t if isinstance(t, str) else None for s in (a, b) for t in s.column("first_top")]
             if len(tops) <= 20_000:
                 features, given = first_token_features(tops)
                 if given.sum() >= 10:
@@ -247,12 +247,11 @@ class _Probes:
 def _by_probe(sample: Sample) -> _Probes | None:
     import pandas as pd
 
-    frame = sample.frame
-    if "probe_id" not in frame.columns:
+    if not sample.has("probe_id"):
         return None
-    name = frame["probe_id"].astype(str)
-    if "decoding_id" in frame.columns:
-        name = name + "/" + frame["decoding_id"].fillna("").astype(str)
+    name = sample.column("probe_id").astype(str)
+    if sample.has("decoding_id"):
+        name = name + "/" + sample.column("decoding_id").fillna("").astype(str)
     of_row = name.to_numpy(dtype=object)
     code, keys = pd.factorize(of_row)
     size = np.bincount(code)

@@ -93,7 +93,8 @@ class Distribution:
                 counts = counts or refused_counts(error)
                 continue
             counts = sample.counts if counts is None or counts.used == 0 else counts
-            rows += [percentile(name, q, sample.score, sample.cluster, self.level) for q in self.q]
+            ordered, cluster = _sorted(sample.score, sample.cluster)
+            rows += [percentile(name, q, ordered, cluster, self.level) for q in self.q]
         if not rows:
             reason = reasons[0] if reasons else "no quantity was named"
             return DistributionFit(
@@ -133,7 +134,8 @@ class Distribution:
 def _timed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """Times count only where the client was not saturated."""
     if name.endswith("_s") and "timing_valid" in frame.columns:
-        return frame[frame["timing_valid"].fillna(True).astype(bool)]
+        valid = frame["timing_valid"].to_numpy(dtype=bool, na_value=True)
+        return frame if valid.all() else frame[valid]
     return frame
 
 
@@ -145,15 +147,21 @@ def _mean(score: Floats, cluster: Ints, level: float) -> Estimate:
     )
 
 
-def percentile(name: str, q: float, value: Floats, cluster: Ints, level: float) -> Percentile:
-    """The q-quantile of `value` with its order-statistic interval."""
-    ordered = np.sort(value)
-    n = value.size
-    point = float(np.quantile(ordered, q))
-    documents = int(np.unique(cluster).size)
+def _sorted(value: Floats, cluster: Ints) -> tuple[Floats, Ints]:
+    order = np.argsort(value, kind="stable")
+    return value[order], cluster[order]
+
+
+def percentile(name: str, q: float, ordered: Floats, cluster: Ints, level: float) -> Percentile:
+    """The q-quantile of `ordered` (ascending; `cluster` beside) with its order-statistic interval."""
+    n = ordered.size
+    place = q * (n - 1)
+    left = int(place)
+    point = float(ordered[left] + (place - left) * (ordered[min(left + 1, n - 1)] - ordered[left]))
+    documents = int(np.count_nonzero(np.bincount(cluster)))
     effective = n
     if documents < n:
-        below = (value <= point).astype(float)
+        below = (ordered <= point).astype(float)
         cells = cells_of(np.zeros(n, dtype=np.int64), 1, below, cluster)
         effective = max(int(n / max(cells.effect, 1.0)), 1)
     low, high = quantile_ranks(effective, q, level)

@@ -99,9 +99,9 @@ class Entropy:
         if self.by == "variant":
             import pandas as pd
 
-            if "variant" not in sample.frame.columns:
+            if not sample.has("variant"):
                 return self._refused("the frame has no column 'variant'", sample.counts)
-            code, names = pd.factorize(sample.frame["variant"].fillna(""), sort=True)
+            code, names = pd.factorize(sample.column("variant").fillna(""), sort=True)
             keys: list[float | str] = [str(name) for name in names]
         else:
             values, code = np.unique(np.round(sample.columns[self.by], 6), return_inverse=True)

@@ -156,27 +156,34 @@ class _Region:
     wall: Floats  # (..., 1)
     root: Floats  # (..., P, P): a unit vector times this is a step of unit deviance
 
+    low: Floats  # (P,) the box
+    high: Floats
+
+    def point(self, step: Floats, radius: Floats) -> Floats:
+        """θ at `radius`; a ray that meets the box goes on along its side."""
+        return np.asarray(np.clip(self.centre + radius[..., None] * step, self.low, self.high))
+
     def depth(self, step: Floats, radius: Floats) -> Floats:
         """Square root of the deviance at `radius`: a straight line where the region is an ellipse."""
-        p = self.curve.evaluate(self.centre + radius[..., None] * step, self.z, self.t)[0]
+        p = self.curve.evaluate(self.point(step, radius), self.z, self.t)[0]
         return np.asarray(np.sqrt(np.maximum(2 * (self.best - _log_likelihood(p, self.k, self.n)), 0.0)))
 
-    def border(self, unit: Floats, low: Floats, high: Floats) -> Floats:
-        """θ on the border (or on the box `low`, `high`) along each direction, (..., r, P)."""
+    def border(self, unit: Floats) -> Floats:
+        """θ on the border along each direction, (..., r, P); where all is allowed, the end of the ray."""
         step = unit @ self.root
         with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(step > 0, (high - self.centre) / step, (low - self.centre) / step)
-        limit = np.maximum(np.where(step == 0, np.inf, room).min(axis=-1), 0.0)
+            room = np.where(step > 0, (self.high - self.centre) / step, (self.low - self.centre) / step)
+        limit = np.maximum(np.where(np.abs(step) < 1e-9, 0.0, room).max(axis=-1), 0.0)
         wall = self.wall
         inner, at_inner = np.zeros(limit.shape), np.zeros(limit.shape)
         outer = np.minimum(wall, limit)
         at_outer = self.depth(step, outer)
-        for _ in range(12):  # grow until outside, or at the box
+        for _ in range(14):  # grow until outside, or at the ray's end
             inside = (at_outer < wall) & (outer < limit)
             if not inside.any():
                 break
             inner, at_inner = np.where(inside, outer, inner), np.where(inside, at_outer, at_inner)
-            grown = outer * np.clip(1.1 * wall / np.maximum(at_outer, 1e-9), 1.3, 4.0)
+            grown = outer * np.clip(1.1 * wall / np.maximum(at_outer, 1e-9), 1.5, 5.0)
             outer = np.where(inside, np.minimum(grown, limit), outer)
             at_outer = np.where(inside, self.depth(step, outer), at_outer)
         open_ray = at_outer < wall
@@ -188,8 +195,8 @@ class _Region:
             inner, at_inner = np.where(inside, middle, inner), np.where(inside, at, at_inner)
             outer, at_outer = np.where(inside, outer, middle), np.where(inside, at_outer, at)
         share = np.clip((wall - at_inner) / np.maximum(at_outer - at_inner, 1e-12), 0.0, 1.0)
-        radius = np.where(open_ray, limit, inner + share * (outer - inner))
-        return np.asarray(self.centre + radius[..., None] * step)
+        radius = np.where(open_ray, outer, inner + share * (outer - inner))
+        return self.point(step, radius)
 
 
 def extremes(
@@ -220,7 +227,7 @@ def extremes(
     centre = theta[..., None, :]
     wall = np.sqrt(np.maximum(np.asarray(threshold, dtype=float), 0.0))[..., None]
     best = _log_likelihood(p, k, n)[..., None]
-    here = _Region(curve, z, t, k[..., None, :], n[..., None, :], centre, best, wall, root)
+    here = _Region(curve, z, t, k[..., None, :], n[..., None, :], centre, best, wall, root, low, high)
 
     h = np.diag(1e-4 * (high - low))
     ahead, behind = np.clip(centre + h, low, high), np.clip(centre - h, low, high)
@@ -230,7 +237,7 @@ def extremes(
     along = np.where(norm > 1e-12, along / np.maximum(norm, 1e-12), np.eye(size)[0])
     sphere = _directions(size, 24)
     unit = np.concatenate([along, -along, np.broadcast_to(sphere, (*theta.shape[:-1], *sphere.shape))], axis=-2)
-    values = wanted(here.border(unit, low, high))
+    values = wanted(here.border(unit))
     start = wanted(centre)[..., 0, :]
     lowest, highest = np.minimum(start, values.min(axis=-2)), np.maximum(start, values.max(axis=-2))
     if size == 1:
@@ -246,7 +253,7 @@ def extremes(
         trial = leader[..., :, None, :] + width * turns
         trial /= np.maximum(np.linalg.norm(trial, axis=-1, keepdims=True), 1e-12)
         flat = trial.reshape(*trial.shape[:-3], -1, size)
-        found = wanted(here.border(flat, low, high))
+        found = wanted(here.border(flat))
         found = found.reshape(*found.shape[:-2], 2 * q, len(turns), q)
         own = np.concatenate(
             [found[..., range(q), :, range(q)], -found[..., range(q, 2 * q), :, range(q)]], axis=0

@@ -65,9 +65,12 @@ def quantile_ranks(n: int, q: float, level: float = 0.95) -> tuple[int | None, i
     from scipy.special import bdtr
 
     tail = (1 - level) / 2
-    ranks = np.arange(n)
+    # the wanted ranks lie within ten standard deviations of n·q
+    reach = 10 * np.sqrt(n * q * (1 - q)) + 10
+    first = int(max(n * q - reach, 0))
+    ranks = np.arange(first, min(n, int(n * q + reach) + 1))
     below = bdtr(ranks, n, q)  # P(at most r draws lie below the quantile)
     # X_(r) <= quantile unless at most r draws lie below it; X_(s) >= quantile unless more than s do
     low = np.flatnonzero(below <= tail)
     high = np.flatnonzero(below >= 1 - tail)
-    return (int(low[-1]) if low.size else None), (int(high[0]) if high.size and high[0] < n else None)
+    return (int(ranks[low[-1]]) if low.size else None), (int(ranks[high[0]]) if high.size else None)

@@ -148,9 +148,12 @@ class Recall:
 
 
 def _wrong(sample: Sample) -> Floats | None:
-    if "label" not in sample.frame.columns or not sample.frame["label"].notna().any():
+    if not sample.has("label"):
         return None
-    hit = (sample.frame["label"] == "wrong_anchor").to_numpy(dtype=bool, na_value=False)
+    label = sample.column("label")
+    if not label.notna().any():
+        return None
+    hit = (label == "wrong_anchor").to_numpy(dtype=bool, na_value=False)
     return np.asarray(hit, dtype=float)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,16 @@ class Sample:
     cluster: Ints  # codes of the documents
     columns: Mapping[str, Floats]  # the numeric columns that were asked for
     counts: Counts
-    frame: pd.DataFrame  # the same rows, for what else is needed
     rows: Ints  # their positions in the frame given
+    whole: pd.DataFrame  # the frame given
+
+    def has(self, name: str) -> bool:
+        return name in self.whole.columns
+
+    def column(self, name: str) -> pd.Series[Any]:
+        """Another column at the same rows; only what is asked for is copied."""
+        column = self.whole[name]
+        return column if self.rows.size == len(column) else column.iloc[self.rows]
 
 
 def numbers(frame: pd.DataFrame, name: str) -> Floats:
@@ -53,18 +61,19 @@ def _answered(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
     raise FitRefused("the frame says neither 'answered' nor 'outcome': failures could not be told from answers")
 
 
-def clusters_of(frame: pd.DataFrame) -> Ints:
+def clusters_of(frame: pd.DataFrame, rows: Ints) -> Ints:
     """Codes of the documents. A row without one is alone with its probe, or with itself."""
     import pandas as pd
 
-    n = len(frame)
+    n = rows.size
     codes = np.full(n, -1, dtype=np.int64)
     for name in ("cluster", "probe_id"):
-        if name not in frame.columns:
+        if name not in frame.columns or not (codes < 0).any():
             continue
-        found, labels = pd.factorize(frame[name])
+        column = frame[name]
+        found, labels = pd.factorize(column if n == len(column) else column.iloc[rows])
         found = found.astype(np.int64)
-        blank = np.flatnonzero(np.asarray(labels, dtype=object) == "")
+        blank = np.flatnonzero(np.asarray(labels == "", dtype=bool))
         if blank.size:
             found[found == blank[0]] = -1
         use = (codes < 0) & (found >= 0)
@@ -79,8 +88,6 @@ def take(frame: pd.DataFrame, needs: tuple[str, ...] = (), *, value: str = "scor
 
     Raises FitRefused when a column is missing or nothing is left; fits turn it into a refused result.
     """
-    import pandas as pd
-
     answered = _answered(frame)
     score = numbers(frame, value)
     columns = {name: numbers(frame, name) for name in needs}
@@ -97,25 +104,23 @@ def take(frame: pd.DataFrame, needs: tuple[str, ...] = (), *, value: str = "scor
     elif not answered.all():
         failed = (("failed", int((~answered).sum())),)
     index = np.flatnonzero(keep)
-    picked = frame.iloc[index]
-    cluster = clusters_of(picked)
+    cluster = clusters_of(frame, index)
     counts = Counts(
         rows=len(frame),
         used=index.size,
-        clusters=int(np.unique(cluster).size),
+        clusters=int(np.count_nonzero(np.bincount(cluster))),
         failed=failed,
         unscored=int((answered & ~usable).sum()),
     )
     if index.size == 0:
         raise EmptySample(counts, value)
-    assert isinstance(picked, pd.DataFrame)
     return Sample(
         score=score[index],
         cluster=cluster,
         columns={name: column[index] for name, column in columns.items()},
         counts=counts,
-        frame=picked,
         rows=index,
+        whole=frame,
     )
 
 
@@ -152,6 +157,16 @@ class Cells:
         return self.total / self.effect, self.n / self.effect
 
 
+def _dense(code: Ints) -> Ints:
+    """Codes without gaps; by counting where they are few enough, by sorting otherwise."""
+    top = int(code.max()) + 1 if code.size else 0
+    if top > 20 * code.size + 1000:
+        return np.asarray(np.unique(code, return_inverse=True)[1], dtype=np.int64)
+    seen = np.zeros(top, dtype=bool)
+    seen[code] = True
+    return np.asarray((np.cumsum(seen) - 1)[code], dtype=np.int64)
+
+
 def cells_of(cell: npt.NDArray[np.integer], count: int, score: Floats, cluster: Ints) -> Cells:
     """Gathers trials by `cell` (codes below `count`) and estimates one pooled design effect.
 
@@ -163,7 +178,7 @@ def cells_of(cell: npt.NDArray[np.integer], count: int, score: Floats, cluster: 
     cell = np.asarray(cell, dtype=np.int64)
     n = np.asarray(np.bincount(cell, minlength=count), dtype=np.float64)
     total = np.asarray(np.bincount(cell, weights=score, minlength=count), dtype=np.float64)
-    _, group = np.unique(cell * (int(cluster.max()) + 1 if cluster.size else 1) + cluster, return_inverse=True)
+    group = _dense(cell * (int(cluster.max()) + 1 if cluster.size else 1) + cluster)
     size = np.asarray(np.bincount(group), dtype=np.float64)
     home = np.zeros(size.size, dtype=np.int64)
     home[group] = cell

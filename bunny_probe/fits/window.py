@@ -82,8 +82,8 @@ class Window:
     def _worth(self, cells: Cells, sample: Sample) -> None:
         """Raises FitRefused when there is no short-context score to fall from."""
         chance = 0.0
-        if "chance" in sample.frame.columns:
-            given = sample.frame["chance"].to_numpy(dtype=float, na_value=np.nan)
+        if sample.has("chance"):
+            given = sample.column("chance").to_numpy(dtype=float, na_value=np.nan)
             chance = float(np.nanmean(given)) if np.isfinite(given).any() else 0.0
         k, n = cells.effective()
         low, high = wilson(k[0], n[0], self.level, z=critical(self.level, cells.df))
