@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bunny_probe.measures.values import Measured as Measured
     from bunny_probe.measures.values import measure_all as measure_all
     from bunny_probe.measures.values import measured as measured
+    from bunny_probe.measures.verdicts import Verdict as Verdict
+    from bunny_probe.measures.verdicts import verdict as verdict
     from bunny_probe.measures.wording import amount as amount
 
 _HOMES = {
@@ -29,6 +31,7 @@ _HOMES = {
     "Direction": "catalogue",
     "Measure": "catalogue",
     "Measured": "values",
+    "Verdict": "verdicts",
     "amount": "wording",
     "differ": "differences",
     "matching": "catalogue",
@@ -36,6 +39,7 @@ _HOMES = {
     "measure_named": "catalogue",
     "measured": "values",
     "measures": "catalogue",
+    "verdict": "verdicts",
 }
 
 __all__ = sorted(_HOMES)

@@ -68,14 +68,13 @@ def differ(
     old, new = measured(measure, before, level=level), measured(measure, after, level=level)
     if measure.kind == "window":
         return _windows(old, new, level)
+    first, second = measure.rows(before), measure.rows(after)
     try:
-        a, b = take(measure.rows(before), value="value"), take(measure.rows(after), value="value")
+        a, b = take(first, value="value"), take(second, value="value")
     except FitRefused:
         side, told = ("before", old) if old.value is None else ("after", new)
         return _none(old, new, level, f"the run {side} has no value: {told.reason}")
-    pairs = _pairs(a, b)
-    if pairs is None:
-        return _none(old, new, level, "the frames have no column 'probe_id' to pair by")
+    pairs = _pairs(_by_probe(first, a), _by_probe(second, b))
     if measure.kind == "quantile":
         return _quantiles(measure, old, new, a, b, pairs, level, seed)
     if pairs.size < _FEWEST_PAIRS:
@@ -111,10 +110,7 @@ class _Pairs:
         return int(self.before.size)
 
 
-def _pairs(a: Sample, b: Sample) -> _Pairs | None:
-    if "probe_id" not in a.frame.columns or "probe_id" not in b.frame.columns:
-        return None
-    left, right = _by_probe(a), _by_probe(b)
+def _pairs(left: pd.DataFrame, right: pd.DataFrame) -> _Pairs:
     joined = left.join(right, how="inner", lsuffix="_a", rsuffix="_b").sort_index()
     return _Pairs(
         joined["value_a"].to_numpy(dtype=float),
@@ -123,19 +119,19 @@ def _pairs(a: Sample, b: Sample) -> _Pairs | None:
     )
 
 
-def _by_probe(sample: Sample) -> pd.DataFrame:
+def _by_probe(frame: pd.DataFrame, sample: Sample) -> pd.DataFrame:
     import pandas as pd
 
-    decoding = sample.frame["decoding_id"] if "decoding_id" in sample.frame.columns else ""
+    used = frame.iloc[sample.rows]
     rows = pd.DataFrame(
         {
-            "key": sample.frame["probe_id"].astype(str).to_numpy(),
-            "decoding": decoding if isinstance(decoding, str) else decoding.fillna("").astype(str).to_numpy(),
+            "probe": used["probe_id"].astype(str).to_numpy(),
+            "decoding": used["decoding_id"].fillna("").astype(str).to_numpy(),
             "value": sample.score,
             "cluster": sample.cluster,
         }
     )
-    return rows.groupby(["key", "decoding"]).agg({"value": "mean", "cluster": "first"})
+    return rows.groupby(["probe", "decoding"]).agg({"value": "mean", "cluster": "first"})
 
 
 # ── no shared probes ────────────────────────────────────────────────────────────────────────────────

@@ -69,7 +69,8 @@ def _interval(
 ) -> tuple[float | None, float | None, float | None]:
     value, cluster = sample.score, sample.cluster
     if measure.kind == "quantile":
-        found = percentile(measure.name, measure.q, value, cluster, level)
+        order = np.argsort(value, kind="stable")
+        found = percentile(measure.name, measure.q, value[order], cluster[order], level)
         return found.value, found.low, found.high
     if measure.kind == "mean":
         mean, low, high, _ = cluster_mean(value, cluster, level)

@@ -1,0 +1,305 @@
+"""The commands around releases: release, releases list | show | compare | gate | pin, site."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bunny_probe.cli import app
+from bunny_probe.cli import options as opt
+from bunny_probe.errors import BunnyError, GateRefused, UsageError, unknown_choice
+
+if TYPE_CHECKING:
+    from bunny_probe.releases import Entry
+
+releases = typer.Typer(
+    name="releases",
+    help="What releases were run, how they compare, and whether one may go out.",
+    no_args_is_help=True,
+)
+app.add_typer(releases)
+
+_PROFILES = {"quick": "diagnose-quick", "standard": "diagnose-standard"}
+_out = Console(soft_wrap=True, highlight=False)
+_err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+Runs = Annotated[Path, typer.Option("--runs", help="The folder of all releases.")]
+Release = Annotated[
+    str, typer.Argument(help="A release as it was typed, or RELEASE/ID for one run of it.", show_default=False)
+]
+ROOT = Path("papermill_runs")
+
+
+def _status(text: str) -> None:
+    _err.print(text, style="dim", markup=False)
+
+
+@app.command()
+def release(
+    name: Annotated[
+        str, typer.Argument(metavar="RELEASE", help="What to call it, such as 1.10; kept as typed.")
+    ],
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--endpoint",
+            "-e",
+            help="URL, NAME=URL, engine or NAME=engine; may be repeated. Releases are compared by NAME.",
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="MODEL for all, or NAME=MODEL; may be repeated.")
+    ] = None,
+    key_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME of the variable that holds the key, for all, or ENDPOINT=NAME. Never the key itself."
+        ),
+    ] = None,
+    dialect: Annotated[list[str] | None, typer.Option(help="Dialect for all, or ENDPOINT=DIALECT.")] = None,
+    tokenizer: Annotated[
+        list[str] | None, typer.Option(help="A tokenizer.json for all, or ENDPOINT=FILE.")
+    ] = None,
+    header: opt.Header = None,
+    allow_insecure: opt.AllowInsecure = False,
+    notebooks: Annotated[
+        str, typer.Option(help="Notebooks, separated by commas: bundled names or paths.")
+    ] = "diagnose,release_regression",
+    profile: Annotated[str, typer.Option(help="quick or standard: the suite to ask.")] = "",
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="A suite to ask; may be repeated. Without one, those of the notebooks."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="NAME=VALUE for the notebooks, a string as typed; NAME:=JSON for any value."
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=64, help="Notebooks at a time.")] = 2,
+    concurrency: opt.Concurrency = 1,
+    cell_timeout: Annotated[float, typer.Option(min=1, help="Seconds that a cell may take.")] = 900.0,
+    notebook_timeout: Annotated[float, typer.Option(min=5, help="Seconds that a notebook may take.")] = 1800.0,
+    baseline: Annotated[
+        str, typer.Option(help="The release to hold it to besides the one before; empty: the pinned one.")
+    ] = "",
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Begin another run, also where one of the same arguments is there.")
+    ] = False,
+    runs: Runs = ROOT,
+    as_json: opt.Json = False,
+) -> None:
+    """Ask the endpoints, run the notebooks, and file everything under papermill_runs/RELEASE.
+
+    The same command again goes on where it stopped. A notebook that fails is kept and told; the rest go on,
+    and the exit code is then 1.
+    """
+    from bunny_probe.releases import asked_endpoints, build, make_request
+
+    if profile and profile not in _PROFILES:
+        raise UsageError(unknown_choice("profile", profile, _PROFILES))
+    if profile and suite:
+        raise UsageError("give --profile or --suite, not both")
+    request = make_request(
+        name,
+        asked_endpoints(
+            endpoint or ["engine"],
+            models=model or (),
+            key_envs=key_env or (),
+            dialects=dialect or (),
+            tokenizers=tokenizer or (),
+            headers=_headers(header),
+            allow_insecure=allow_insecure,
+        ),
+        notebooks=[text.strip() for text in notebooks.split(",") if text.strip()],
+        suites=[_PROFILES[profile]] if profile else suite or (),
+        settings=_settings(setting or ()),
+        jobs=jobs,
+        concurrency=concurrency,
+        cell_timeout=cell_timeout,
+        notebook_timeout=notebook_timeout,
+        baseline=baseline,
+        root=runs,
+    )
+    built = build(request, anew=anew, on_status=_status)
+    if as_json:
+        _print_json(built.to_json())
+    else:
+        _out.print(f"release {built.entry.release}: {built.entry.state}, {built.folder}", markup=False)
+        for report in built.reports:
+            _out.print(f"report: {report}", markup=False)
+    if built.failures:
+        told = "; ".join(f"{part}: {why}" for part, why in built.failures)
+        raise BunnyError(f"release {built.entry.release} is {built.entry.state}: {told}")
+
+
+@releases.command("list")
+def list_(runs: Runs = ROOT, as_json: opt.Json = False) -> None:
+    """Every run of every release, the newest first, with the state that is true now."""
+    from bunny_probe.releases import Index
+
+    index = Index(runs)
+    entries = index.entries()[::-1]
+    if as_json:
+        _print_json({"baseline": index.baseline(), "runs": [entry.to_json() for entry in entries]})
+        return
+    if not entries:
+        _out.print(f"no release in {runs}; `bunny-probe release NAME` makes one", markup=False)
+        return
+    table = Table(
+        "release", "begun (UTC)", "state", "endpoints", "failed", "run", box=None, header_style="bold"
+    )
+    for entry in entries:
+        pinned = " (baseline)" if entry.release == index.baseline() else ""
+        table.add_row(
+            entry.release + pinned, entry.started[:16].replace("T", " "),
+            entry.state + (" (phantom)" if entry.simulated else ""), ", ".join(entry.endpoints),
+            ", ".join(entry.failed) or "-", entry.id,
+        )  # fmt: skip
+    _out.print(table)
+
+
+@releases.command()
+def show(release: Release, runs: Runs = ROOT, as_json: opt.Json = False) -> None:
+    """One release: its numbers with intervals, n and denominator, and where its reports are."""
+    from bunny_probe.releases import Index
+    from bunny_probe.releases.history import reports_of, summaries_of
+
+    entry = Index(runs).of(release, among=_ANY)
+    summaries, reports = summaries_of(runs, entry), reports_of(runs, entry)
+    if as_json:
+        _print_json({**entry.to_json(), "summaries": summaries, "reports": [str(path) for path in reports]})
+        return
+    _headline(entry)
+    for endpoint, summary in summaries.items():
+        _out.print(f"\n[bold]{endpoint}[/bold] {', '.join(summary['models'])}")
+        table = Table("metric", box=None, header_style="bold")
+        for heading in ("value", "interval", "n"):
+            table.add_column(heading, justify="right")
+        table.add_column("of")
+        for told in summary["metrics"].values():
+            table.add_row(*_row(told))
+        _out.print(table)
+    for report in reports:
+        _out.print(f"report: {report}", markup=False)
+
+
+@releases.command()
+def compare(
+    first: Release,
+    second: Release,
+    endpoint: Annotated[str, typer.Option(help="One endpoint's name; empty: all that both asked.")] = "",
+    margin: Annotated[float, typer.Option(min=0, max=1, help="Difference of scores nobody would mind.")] = 0.05,
+    runs: Runs = ROOT,
+    as_json: opt.Json = False,
+) -> None:
+    """How SECOND moved against FIRST, on the same probes: better, same within a margin, worse, undecided."""
+    from bunny_probe.releases import Index
+    from bunny_probe.releases.history import compare_releases
+
+    found = compare_releases(Index(runs), first, second, endpoint=endpoint, margin=margin)
+    if as_json:
+        _print_json(found)
+        return
+    for name, part in found["endpoints"].items():
+        _out.print(f"[bold]{name}[/bold]: {part['sentence']}")
+        table = Table("metric", found["first"], found["second"], "difference", "verdict", box=None,
+                      header_style="bold")  # fmt: skip
+        for told in part["metrics"]:
+            table.add_row(told["title"], told["before"], told["after"], told["difference"], told["verdict"])
+        _out.print(table)
+
+
+@releases.command()
+def gate(
+    release: Release,
+    rules: Annotated[str, typer.Option(help="A TOML file of rules, or the name of a bundled one.")] = "default",
+    previous: Annotated[str, typer.Option(help="The release to hold it to; empty: the one before.")] = "",
+    baseline: Annotated[str, typer.Option(help="The baseline; empty: the pinned one.")] = "",
+    strict: Annotated[bool, typer.Option("--strict", help="What is undecided blocks as well.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a summary for a pull request here.")] = None,
+    runs: Runs = ROOT,
+    as_json: opt.Json = False,
+) -> None:
+    """Hold a release to its rules; exit code 1 with the reasons when it must not go out."""
+    from dataclasses import replace
+
+    from bunny_probe.releases import Index, load_rules
+    from bunny_probe.releases import gate as judge
+
+    loaded = load_rules(rules)
+    if strict:
+        loaded = replace(loaded, rules=tuple(replace(rule, strict=True) for rule in loaded.rules))
+    found = judge(Index(runs), release, loaded, previous=previous, baseline=baseline)
+    for path, text in ((junit, found.junit), (markdown, found.markdown)):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text(), "utf-8")
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        for check in found.checks:
+            _out.print(f"{check.decision:>9}  {check.endpoint}: {check.rule}: {check.reason}", markup=False)
+        _out.print(found.sentence(), markup=False)
+    if not found.passed:
+        raise GateRefused("\n  ".join([found.sentence(), *found.reasons()]))
+
+
+@releases.command()
+def pin(release: Release, runs: Runs = ROOT) -> None:
+    """Make a release the baseline that later ones are held to."""
+    from bunny_probe.releases import Index
+    from bunny_probe.releases.index import utc
+
+    Index(runs).pin(release, utc())
+    _out.print(f"baseline: {release}", markup=False)
+
+
+_ANY = frozenset({"running", "done", "partial", "failed", "interrupted"})
+
+
+def _headline(entry: Entry) -> None:
+    phantom = ", answered by the phantom: no result of a model" if entry.simulated else ""
+    _out.print(f"release {entry.release}, run {entry.id}: {entry.state}{phantom}", markup=False)
+    if entry.reason:
+        _out.print(entry.reason, markup=False)
+
+
+def _row(told: dict[str, Any]) -> list[str]:
+    from bunny_probe.measures import amount
+
+    unit = told["unit"]
+    if told["value"] is None:
+        return [told["name"], told["reason"] or "not known", "", str(told["n"]), told["denominator"]]
+    interval = f"{amount(told['low'], unit, bare=True)} to {amount(told['high'], unit, bare=True)}"
+    return [told["name"], amount(told["value"], unit), interval, str(told["n"]), told["denominator"]]
+
+
+def _headers(given: list[str] | None) -> dict[str, str]:
+    return dict(opt.target("engine", "", "", "openai-chat", given, "", False).headers)
+
+
+def _settings(given: list[str] | tuple[()]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.rstrip(":").isidentifier():
+            raise UsageError(f"--set {text!r}: write NAME=VALUE, or NAME:=JSON")
+        if not name.endswith(":"):
+            found[name] = value
+            continue
+        try:
+            found[name[:-1]] = json.loads(value)
+        except ValueError as error:
+            raise UsageError(f"--set {text!r}: not JSON: {error}") from None
+    return found
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,31 @@
+"""A difference in one of four words."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from bunny_probe.measures.differences import Difference
+
+__all__ = ["Verdict", "verdict"]
+
+Verdict = Literal["better", "same", "worse", "undecided"]
+
+
+def verdict(move: Difference, *, margin: float = 0.05, share: float = 0.05, p: float | None = None) -> Verdict:
+    """`same` when the whole interval lies within the margin, else by the test, else `undecided`.
+
+    `margin` is for shares, in their own unit; other units take `share` of the value before. `p`: the corrected
+    one, where several questions are asked. A neutral measure is never better nor worse.
+    """
+    worse, low, high = move.worsening
+    if worse is None or low is None or high is None:
+        return "undecided"
+    base = move.before.value if move.before.value is not None else move.before.probed_to
+    width = margin if move.after.unit == "share" else share * abs(base or 0.0)
+    if -width < low and high < width:
+        return "same"
+    tested = move.p if p is None else p
+    shown = tested < 1 - move.level if tested is not None else low > 0 or high < 0
+    if not shown or move.after.direction == "neutral":
+        return "undecided"
+    return "worse" if worse > 0 else "better"

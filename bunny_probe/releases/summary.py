@@ -1,0 +1,56 @@
+"""From a run to what a release keeps of an endpoint: the frame and its named numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bunny_probe.measures import measure_all
+from bunny_probe.releases.job import read_json, write_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["RESULTS", "SUMMARY", "load_results", "summarise", "summary_of"]
+
+RESULTS, SUMMARY = "results.parquet", "summary.json"
+
+
+def summarise(run_path: Path, folder: Path, *, fingerprint: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Write results.parquet and summary.json for the endpoint of that fingerprint in a run."""
+    from bunny_probe.runs import frame
+
+    everything = frame(run_path)
+    own = everything[everything["endpoint_id"] == fingerprint].reset_index(drop=True)
+    part = folder / (RESULTS + ".part")
+    own.to_parquet(part, compression="zstd", index=False)
+    part.replace(folder / RESULTS)
+    summary = {**summary_of(own), **about}
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def summary_of(frame: pd.DataFrame) -> dict[str, Any]:
+    """The named numbers of one endpoint's observations, as JSON values. Pure."""
+    models = sorted(str(name) for name in frame["model"].dropna().unique())
+    return {
+        "schema": 1,
+        "endpoint_name": str(frame["endpoint"].iloc[0]) if len(frame) else "",
+        "fingerprint": str(frame["endpoint_id"].iloc[0]) if len(frame) else "",
+        "models": models,
+        "simulated": any(name.startswith("phantom") for name in models),
+        "observations": len(frame),
+        "metrics": {name: value.to_json() for name, value in measure_all(frame).items()},
+    }
+
+
+def load_results(folder: Path) -> pd.DataFrame:
+    """The frame that a release kept of an endpoint."""
+    import pandas as pd
+
+    return pd.read_parquet(folder / RESULTS)
+
+
+def load_summary(folder: Path) -> dict[str, Any]:
+    return read_json(folder / SUMMARY)
