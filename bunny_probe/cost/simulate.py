@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from bunny_probe.cost.distributions import Floats
-from bunny_probe.cost.expression import Value, evaluate
+from bunny_probe.cost.expression import FormulaFault, Value, evaluate
 from bunny_probe.cost.inputs import Input
 from bunny_probe.cost.latency import beta_of, mix_weights
 from bunny_probe.cost.schema import PARTS
@@ -165,7 +165,11 @@ def derived_values(
 
 
 def _term(sheet: Worksheet, option: Option, term: Term, at: Point) -> Floats | float:
-    return evaluate(term.formula, derived_values(sheet, option, term, at)).magnitude
+    try:
+        return evaluate(term.formula, derived_values(sheet, option, term, at)).magnitude
+    except FormulaFault as fault:
+        key = f"option.{option.key}.{term.part}"
+        raise WorksheetError(f"{term.title} cannot be computed: {fault}", file=sheet.file, key=key) from fault
 
 
 def _number(sheet: Worksheet, item: Input, at: Point) -> Floats | float:

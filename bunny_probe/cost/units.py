@@ -72,9 +72,13 @@ class Units:
         for place, piece in enumerate(re.split(r"\s*/\s*|\s+per\s+|\s+an?\s+|^per\s+|^an?\s+", plain)):
             sign = -1 if place else 1
             size, named = self._product(piece, text)
-            factor *= size**sign
+            if size <= 0:
+                raise UnitFault(f"a unit cannot be told by {piece.strip()!r} in {text!r}")
+            factor = factor / size if place else factor * size
             for base, power in named.items():
                 dims[base] = dims.get(base, 0) + sign * power
+        if not 1e-200 < factor < 1e200:
+            raise UnitFault(f"{text!r} is beyond any unit")
         return Unit(factor, {base: power for base, power in dims.items() if power}, plain)
 
     def numbers(self, text: str) -> tuple[tuple[float, ...], Unit]:
@@ -115,6 +119,8 @@ class Units:
             unit = Unit(
                 unit.factor * worth[0], {**worth[1], **unit.dims}, f"{next(iter(worth[1]))}{_slash(unit.text)}"
             )
+        if max(abs(value) for value, _ in values) * unit.factor > 1e200:
+            raise UnitFault(f"{text!r} is too large a number")
         return tuple(value for value, _ in values), unit
 
     def one(self, text: str) -> tuple[float, Unit]:

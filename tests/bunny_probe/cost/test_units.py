@@ -64,6 +64,8 @@ def test_what_people_write_is_understood(text: str, value: float, dims: dict[str
         ("5 furlongs", "unknown unit 'furlongs'"),
         ("$5 CNY", "two currencies"),
         ("1e999", "too large"),
+        ("1e199 万 亿 CNY", "too large|beyond"),
+        ("5 CNY/0", "cannot be told by '0'"),
         ("3 to 5", "is a range"),
     ],
 )

@@ -180,3 +180,13 @@ def _toml(value: Any) -> str:
             else repr(value)
         )
     return json.dumps(value, ensure_ascii=True).replace("\\ud", "\\\\ud")
+
+
+def test_a_sum_that_overflows_is_told_and_not_shown() -> None:
+    """Absurd inputs end in a message with the option and the part, not in inf."""
+    sheet = read(
+        '[common.traffic]\nrequests = "1e150 requests/s"\n[option.A.quality.k]\n'
+        'share = "100 %"\nreview_rate = "100 %"\nreview_cost = "1e180 CNY"\n'
+    )
+    with pytest.raises(WorksheetError, match=r"option\.A\.quality.*cannot be computed"):
+        total(sheet, sheet.option("A"))
