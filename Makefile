@@ -45,8 +45,6 @@ lint: $(STAMP)
 	@$(BIN)/mypy
 	@echo "lint: import contracts"
 	@$(BIN)/lint-imports --no-cache | tail -n +3
-	@echo "lint: notebooks carry no outputs"
-	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
 lab: model
 	@echo "lab: opening JupyterLab on notebooks/"
