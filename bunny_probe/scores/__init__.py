@@ -2,11 +2,14 @@
 
     score(probe, observation)  the probe's own scorer with its own parameters
     SCORERS                    every scorer by name, with default parameters
+    REMOTE_SCORERS             those that ask another model, through an async function that the caller gives
 
 A failure of the endpoint is never a wrong answer: it is `not_scored`, with the outcome as the reason.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from bunny_probe.errors import UsageError, unknown_choice
 from bunny_probe.records import Expectation, Observation, Probe, Score
@@ -21,12 +24,20 @@ from bunny_probe.scores.exact import Exact
 from bunny_probe.scores.format import Format
 from bunny_probe.scores.injection import Injection
 from bunny_probe.scores.items import Items
+from bunny_probe.scores.judge import Judge
+from bunny_probe.scores.likelihood import Likelihood
 from bunny_probe.scores.negation import Negation
 from bunny_probe.scores.number import Number
 from bunny_probe.scores.overlap import Overlap
+from bunny_probe.scores.remote import RemoteScorer
 from bunny_probe.scores.repetition import Repetition
+from bunny_probe.scores.reward import Reward
 
-__all__ = ["SCORERS", "Scorer", "score", "scorer_for"]
+__all__ = ["REMOTE_SCORERS", "SCORERS", "RemoteScorer", "Scorer", "score", "scorer_for"]
+
+REMOTE_SCORERS: dict[str, RemoteScorer[Any]] = {
+    scorer.name: scorer for scorer in (Judge(), Likelihood(), Reward())
+}
 
 SCORERS: dict[str, Scorer] = {
     scorer.name: scorer

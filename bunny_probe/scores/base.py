@@ -11,13 +11,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from bunny_probe.errors import UsageError, unknown_choice
 from bunny_probe.records import Observation, Outcome, Probe, Score
 from bunny_probe.scores.text import answer_text
 
-__all__ = ["Scorer", "clip"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["Scorer", "clip", "configure"]
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +50,23 @@ class Scorer(ABC):
 
     def configured(self, params: Mapping[str, Any]) -> Self:
         """This scorer with an expectation's parameters. Raises `UsageError` naming what it does not know."""
-        known = {f.name: f for f in fields(self)}
-        for key, value in params.items():
-            if key not in known:
-                raise UsageError(unknown_choice(f"parameter of scorer {self.name!r}", key, known))
-            _check_kind(self.name, key, value, known[key].default)
-        return replace(self, **{key: _frozen(value) for key, value in params.items()})
+        return configure(self, self.name, params)
 
     def result(self, value: float | None, label: str, reason: str, /, **details: Any) -> Score:
         return Score(self.name, value, label, reason, details)
 
     def unscored(self, reason: str) -> Score:
         return self.result(None, "not_scored", reason)
+
+
+def configure(scorer: T, name: str, params: Mapping[str, Any]) -> T:
+    """A scorer (a dataclass) with parameters set. Raises `UsageError` naming what it does not know."""
+    known = {f.name: f for f in fields(scorer)}
+    for key, value in params.items():
+        if key not in known:
+            raise UsageError(unknown_choice(f"parameter of scorer {name!r}", key, known))
+        _check_kind(name, key, value, known[key].default)
+    return replace(scorer, **{key: _frozen(value) for key, value in params.items()})
 
 
 def _check_kind(scorer: str, key: str, value: Any, default: Any) -> None:

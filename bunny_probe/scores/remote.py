@@ -10,11 +10,12 @@ requests, their retries, costs and budget stay with the campaign.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from bunny_probe.records import Message, Observation, Outcome, Probe, Score
+from bunny_probe.scores.base import configure
 from bunny_probe.scores.text import answer_text
 
 __all__ = ["Ask", "LogLikelihood", "Rate", "RemoteScorer"]
@@ -63,6 +64,10 @@ class RemoteScorer(ABC, Generic[Call]):
     @abstractmethod
     async def judge(self, probe: Probe, text: str, prompt: Sequence[Message], call: Call) -> Score:
         """The score of an answer's text."""
+
+    def configured(self, params: Mapping[str, Any]) -> Self:
+        """This scorer with parameters set. Raises `UsageError` naming what it does not know."""
+        return configure(self, self.name, params)
 
     def result(self, value: float | None, label: str, reason: str, /, **details: Any) -> Score:
         return Score(self.name, value, label, reason, details)

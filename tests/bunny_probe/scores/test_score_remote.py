@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bunny_probe.errors import UsageError
 from bunny_probe.records import Message, Outcome, Score
+from bunny_probe.scores import REMOTE_SCORERS
 from bunny_probe.scores.judge import Judge, read_grade
 from bunny_probe.scores.likelihood import Likelihood
 from bunny_probe.scores.reward import Reward, request, reward_of
@@ -172,3 +173,11 @@ async def test_likelihood() -> None:
     assert (choice.label, choice.value) == ("hit", pytest.approx(weights[0] / sum(weights)))
     assert (await scored(["Rome"], ["Paris"])).label == "wrong_anchor"
     assert (await scored(["Oslo"])).label == "not_scored"
+
+
+def test_remote_scorers_are_configured_by_name() -> None:
+    """Each is found by name, takes its own parameters, and refuses others with the choices."""
+    judge = REMOTE_SCORERS["judge"].configured({"votes": 2, "grades": 10})
+    assert (judge.votes, judge.grades) == (2, 10)  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match=r"unknown parameter of scorer 'judge' 'vote'.*'votes'"):
+        REMOTE_SCORERS["judge"].configured({"vote": 2})
