@@ -143,7 +143,9 @@ def serve(
         list[str] | None, typer.Option(help="A further name for the model; may be repeated.")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; one a core if unset.")] = None,
-    wait: Annotated[str, typer.Option(help="How idle threads wait: auto, active (spin) or passive.")] = "auto",
+    wait: Annotated[
+        str, typer.Option(help="How idle threads wait: passive, or active (spin) on a machine of its own.")
+    ] = "passive",
     slots: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 32,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait before new ones get a 429.")] = 256,
     step_tokens: Annotated[
