@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bunny_probe.plots.bands import entropy_band as entropy_band
     from bunny_probe.plots.bars import outcome_bars as outcome_bars
     from bunny_probe.plots.curves import decay_curve as decay_curve
+    from bunny_probe.plots.dots import comparison_dots as comparison_dots
     from bunny_probe.plots.heatmaps import recall_heatmap as recall_heatmap
     from bunny_probe.plots.heatmaps import wrong_anchor_heatmap as wrong_anchor_heatmap
     from bunny_probe.plots.timing import latency_ecdf as latency_ecdf
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "COLOURS": "_look",
     "alt_text": "_look",
+    "comparison_dots": "dots",
     "decay_curve": "curves",
     "entropy_band": "bands",
     "latency_ecdf": "timing",

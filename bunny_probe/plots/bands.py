@@ -43,6 +43,7 @@ def entropy_band(fit: EntropyFit, ax: Axes | None = None, *, width: float = 7.2)
             ax.vlines(x, low, high, color=COLOURS["main"], alpha=0.25, lw=9)
             ax.set_xticks(x, [str(v.at) or "plain" for v in fit.levels], rotation=25, ha="right")
             ax.set_xlim(-0.6, x.size - 0.4)
+            ax.set_xlabel("variant")
         elif fit.by == "length_tokens":
             token_axis(ax, x[0] * 0.85, x[-1] * 1.18, x.tolist())
         else:
@@ -70,7 +71,7 @@ def _title(fit: EntropyFit) -> str:
         if a.high < 0 and b.high < 0:
             return f"The {token} grows surer {over}"
         return f"No clear change of the {token}'s entropy {over}"
-    return f"Entropy of the {token} between {fit.low.value:.2f} and {fit.high.value:.2f} nats"
+    return f"Entropy of the {token} between {fit.low.text()} and {fit.high.text()} nats"
 
 
 def _note(fit: EntropyFit) -> str:

@@ -111,7 +111,7 @@ def _title(fit: OutcomesFit) -> str:
         return f"Every one of {fit.counts.rows:,} requests was answered"
     name, count = fit.counts.failed[0]
     return (
-        f"{fit.answered.value:.1%} of requests were answered; the commonest failure is "
+        f"{fit.answered.text(3)} of requests were answered; the commonest failure is "
         f"{name.replace('_', ' ')} ({count:,})"
     )
 

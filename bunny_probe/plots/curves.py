@@ -91,20 +91,12 @@ def _mark(ax: Axes, window: WindowFit) -> None:
 
 def _title(fit: DecayFit, window: WindowFit | None) -> str:
     if window is not None and window.window is not None:
-        found = window.window
-        if found.value is None:
-            return (
-                f"{window.fraction:.0%} of the short-context score holds beyond {found.probed_to:,.0f} tokens"
-            )
-        return f"{window.fraction:.0%} of the short-context score holds up to {found.value:,.0f} tokens"
+        return f"{window.fraction:.0%} of the short-context score holds up to {window.window.text()}"
     first, last = fit.cells[0].x, fit.cells[-1].x
     if fit.model == "constant":
-        return (
-            f"No decay seen from {token_text(first)} to {token_text(last)} tokens: score {fit.base.value:.2f}"
-        )
-    return (
-        f"Score {fit.base.value:.2f} at {token_text(first)} tokens, {fit.last.value:.2f} at {token_text(last)}"
-    )
+        reach = f"from {token_text(first)} to {token_text(last)} tokens"
+        return f"No decay seen {reach}: score {fit.base.text()}"
+    return f"Score {fit.base.text()} at {token_text(first)} tokens, {fit.last.text()} at {token_text(last)}"
 
 
 def _note(fit: DecayFit) -> str:

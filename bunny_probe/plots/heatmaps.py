@@ -113,7 +113,7 @@ def _title(fit: RecallFit, what: str) -> str:
         if not worst.wrong:
             return "No answer gave another anchor's value"
         return (
-            f"Another anchor's value in {fit.wrong.value:.0%} of answers, "
+            f"Another anchor's value in {fit.wrong.text()} of answers, "
             f"most at depth {worst.depth:g}, {token_text(worst.length)} tokens"
         )
     edges = [("the start", fit.primacy), ("the end", fit.recency)]
@@ -121,12 +121,12 @@ def _title(fit: RecallFit, what: str) -> str:
     better = [n for n, e in sure if e.low is not None and e.low > 0]
     worse = [n for n, e in sure if e.high is not None and e.high < 0]
     if len(better) == 2:
-        return f"Facts in the middle are missed most: recall {fit.overall.value:.2f} overall"
+        return f"Facts in the middle are missed most: recall {fit.overall.text()} overall"
     if better or worse:
         parts = [f"{n} is recalled better" for n in better] + [f"{n} is recalled worse" for n in worse]
         text = " and ".join(parts) + " than the middle"
         return text[0].upper() + text[1:]
-    return f"Recall {fit.overall.value:.2f}: no clear difference between start, middle and end"
+    return f"Recall {fit.overall.text()}: no clear difference between start, middle and end"
 
 
 def _note(fit: RecallFit) -> str:

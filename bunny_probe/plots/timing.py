@@ -59,6 +59,16 @@ def _seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s" if value < 100 else f"{value:.0f} s"
 
 
+def _span(value: Floats, q: float) -> str:
+    """A quantile's order-statistic interval in words."""
+    from bunny_probe.fits.proportions import quantile_ranks
+
+    ordered = np.sort(value)
+    low, high = quantile_ranks(value.size, q)
+    ends = ["unbounded" if rank is None else _seconds(float(ordered[rank])) for rank in (low, high)]
+    return f"[{ends[0]}, {ends[1]}]"
+
+
 def latency_ecdf(
     frame: pd.DataFrame,
     ax: Axes | None = None,
@@ -105,9 +115,10 @@ def latency_ecdf(
             ax.legend(
                 title="prompt tokens" if len(parts) > 1 else None, loc="best", fontsize=9, title_fontsize=9
             )
-        note = f"n = {value.size:,} answers" + (
-            f"; {dropped:,} left out: the client was saturated" if dropped else ""
+        note = (
+            f"n = {value.size:,} answers; median {_span(value, 0.5)}, P90 {_span(value, 0.9)} (95% intervals)"
         )
+        note += f"; {dropped:,} left out: the client was saturated" if dropped else ""
         title = f"Half of the answers take up to {_seconds(p50)}, nine in ten up to {_seconds(p90)}"
         if column == "ttft_s":
             title = f"First token within {_seconds(p50)} for half, {_seconds(p90)} for nine in ten"
