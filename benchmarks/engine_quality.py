@@ -94,7 +94,6 @@ def main() -> None:
         bar(f"|change of perplexity| of {name}, %", changes[name], limit, most=True)
         for name, limit in LIMITS.items()
     ]
-    bars.append(bar("window forgets: |change|, %, at least", changes["window"], 1.0))
     report(
         "engine quality",
         rows,

@@ -6,6 +6,7 @@ mutated file ends in DamagedWeights. Layout: https://github.com/ggml-org/ggml/bl
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class GgufFile:
         info = self.tensors[name]
         kind = GGMLQuantizationType(info.kind)
         columns = info.shape[-1]
-        rows = info.nbytes and int(np.prod(info.shape[:-1], dtype=np.int64))
+        rows = math.prod(info.shape[:-1])
         row_bytes = info.nbytes // rows
         result = np.empty((rows, columns), np.float32)
         step = max(1, _ROWS_AT_ONCE // columns)
@@ -142,9 +143,7 @@ class GgufFile:
             if kind not in sizes:
                 raise self._damaged(f"tensor {name!r} is of the unknown type {kind}")
             block, block_bytes = sizes[kind]
-            elements = 1
-            for extent in shape:
-                elements *= extent
+            elements = math.prod(shape)
             if elements == 0 or shape[-1] % block or offset % alignment:
                 raise self._damaged(f"tensor {name!r} has shape {shape}, offset {offset} and type {kind}")
             if name in found:

@@ -52,7 +52,7 @@ class Model:
         self.dtype, self.device = self.embed.dtype, self.embed.device
         self._norm = tensors["norm"]
         self._head = linear(tensors.get("head", self.embed), None)
-        self.rope = Rope(tensors["inv_freq"], context or config.context)
+        self.rope = Rope(tensors["inv_freq"], max(context or config.context, 2))  # two: what `prepare` runs
         self.tile = self._head.tile
         self._layers = []
         for index in range(config.layers):

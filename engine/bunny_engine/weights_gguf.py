@@ -111,6 +111,8 @@ def _configuration(file: GgufFile) -> ModelConfig:
         )
     if file.metadata.get(f"{arch}.expert_count"):
         raise UnsupportedModel(f"{file.path}: a mixture of experts; only dense models run here")
+    if file.metadata.get(f"{arch}.attention.sliding_window"):
+        raise UnsupportedModel(f"{file.path}: sliding-window attention is not implemented")
 
     def value(key: str, convert: Callable[[Any], Any], default: Any = None) -> Any:
         found = file.metadata.get(f"{arch}.{key}", default)

@@ -158,3 +158,18 @@ def test_policies_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     """Each with the option's name."""
     with pytest.raises(OptionError, match="--"):
         Policy(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(), Policy(name="bsr", block=BLOCK, resident=1), Policy(name="window", block=BLOCK)]
+)
+def test_bfloat16_runs_every_policy(tmp_path: Path, policy: Policy) -> None:
+    """The type that ships where the hardware has it: finite, near float32, and the same bits beside mates."""
+    calm = tiny_models.build(tmp_path, "llama", initializer_range=0.1)
+    source = Source("calm", calm.gguf, "gguf")
+    narrow, wide = (open_model(source, device="cpu", dtype=name)[0] for name in ("bfloat16", "float32"))
+    ids = ids_of(COUNT, 5)
+    ours, want = logits_of(narrow, policy, ids, 200), logits_of(wide, policy, ids, 200)
+    assert ours.dtype == torch.float32
+    assert float((ours - want).square().mean().sqrt() / want.std()) < 0.05
+    assert torch.equal(logits_of(narrow, policy, ids, 200), ours)
