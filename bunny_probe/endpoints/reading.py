@@ -38,6 +38,7 @@ class StreamReader:
         self._dialect = dialect
         self._splitter = EventSplitter()
         self._body: list[bytes] | None = None  # set when the answer is one JSON body and no stream
+        self._begun = False  # the first byte has shown that it is a stream
         self._at = 0
 
     def take(self, reads: list[tuple[int, bytes]]) -> None:
@@ -70,9 +71,10 @@ class StreamReader:
     def _slowly(self, at: int, chunk: bytes) -> None:
         if self._body is not None:
             self._body.append(chunk)
-        elif not self.reading.events and chunk.lstrip()[:1] in (b"{", b"["):
+        elif not self._begun and chunk.lstrip()[:1] in (b"{", b"["):
             self._body = [chunk]
         else:
+            self._begun = self._begun or bool(chunk.strip())
             for event in self._splitter.feed(at, chunk):
                 self._event(*event)
 

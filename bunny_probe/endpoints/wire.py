@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter_ns
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import aiohttp
 
 from bunny_probe.endpoints.spec import Timeouts
+from bunny_probe.endpoints.stamped import stamp, until_more
 
 __all__ = ["Wire", "exchange", "open_session"]
 
@@ -44,6 +46,7 @@ class Wire:
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     size: int = 0
+    held: Any = field(default_factory=deque)  # stamped reads that the parser has not got yet
     error_body: bytes = b""  # of a response whose status is not 2xx
     fault: Fault | None = None
     evidence: str = ""  # what the fault was; not yet redacted
@@ -134,28 +137,56 @@ async def _read(
                 if len(wire.error_body) > _ERROR_BYTES:
                     break
             return
-        held: list[tuple[int, bytes]] = []
-        size, limit = 0, min(_HOLD_BYTES, max_bytes)
         try:
-            async for chunk in response.content.iter_any():
-                now = perf_counter_ns()
-                held.append((now, chunk))
-                size += len(chunk)
-                wire.last_read = now
-                if size > limit:
-                    if size > max_bytes:
-                        wire.fault, wire.evidence = "too_large", f"cut by the client after {size} bytes"
-                        response.close()
-                        break
-                    wire.first_read = wire.first_read or held[0][0]
-                    take(held)
-                    held, limit = [], min(size + _HOLD_BYTES, max_bytes)
+            reads = stamp(response.content, min(_HOLD_BYTES, max_bytes))
+            if reads is None:
+                await _read_plainly(response, wire, max_bytes, take)
+            else:
+                await _read_stamped(response, wire, reads, max_bytes, take)
         finally:
             # Also when the stream broke: what came before it is evidence.
-            wire.size = size
-            if held:
-                wire.first_read = wire.first_read or held[0][0]
-                take(held)
+            _hand_over(wire, take)
+
+
+async def _read_stamped(
+    response: aiohttp.ClientResponse, wire: Wire, reads: Any, max_bytes: int, take: Take
+) -> None:
+    wire.held = reads
+    while await until_more(response.content):
+        _hand_over(wire, take)
+        if wire.size > max_bytes:
+            _too_large(response, wire)
+            return
+
+
+async def _read_plainly(response: aiohttp.ClientResponse, wire: Wire, max_bytes: int, take: Take) -> None:
+    limit = min(_HOLD_BYTES, max_bytes)
+    gathered = 0
+    async for chunk in response.content.iter_any():
+        wire.held.append((perf_counter_ns(), chunk))
+        gathered += len(chunk)
+        if gathered > limit:
+            gathered = 0
+            _hand_over(wire, take)
+            if wire.size > max_bytes:
+                _too_large(response, wire)
+                return
+
+
+def _hand_over(wire: Wire, take: Take) -> None:
+    """Give what has gathered to the parser."""
+    if wire.held:
+        reads = list(wire.held)
+        wire.held.clear()
+        wire.first_read = wire.first_read or reads[0][0]
+        wire.last_read = reads[-1][0]
+        wire.size += sum([len(data) for _, data in reads])
+        take(reads)
+
+
+def _too_large(response: aiohttp.ClientResponse, wire: Wire) -> None:
+    wire.fault, wire.evidence = "too_large", f"cut by the client after {wire.size} bytes"
+    response.close()
 
 
 class _Deadline:
@@ -175,12 +206,13 @@ class _Deadline:
 
     def _check(self) -> None:
         wire, limits = self._wire, self._timeouts
+        last_read = wire.held[-1][0] if wire.held else wire.last_read
         if wire.sent is None:
             since, limit, name = wire.opened, limits.connect, "no connection"
-        elif wire.last_read is None:
+        elif last_read is None:
             since, limit, name = wire.sent, limits.first_byte, "no first byte"
         else:
-            since, limit, name = wire.last_read, limits.idle, "no further byte"
+            since, limit, name = last_read, limits.idle, "no further byte"
         due, name = since + int(limit * 1e9), f"{name} within {limit:g} s"
         if (whole := wire.opened + int(limits.total * 1e9)) < due:
             due, name = whole, f"not over within {limits.total:g} s"

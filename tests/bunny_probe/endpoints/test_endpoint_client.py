@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 from raw_server import DONE, ROLE, answer, delta, error_reply, event, head, serve, usage
 
-from bunny_probe.endpoints import EndpointSpec, Redactor, Timeouts, open_endpoint
+from bunny_probe.endpoints import EndpointSpec, Redactor, Timeouts, open_endpoint, stamped, wire
 from bunny_probe.endpoints.proxies import proxy_for
 from bunny_probe.endpoints.secrets import Secret, read_secret
 from bunny_probe.errors import (
@@ -124,6 +125,39 @@ async def test_tokens_carry_text_logprob_alternatives_bytes_and_arrival() -> Non
     assert (timing.first_event or 0) < 25_000_000 <= (timing.first_content or 0)
     assert attempt.usage.cached_tokens == 4
     assert attempt.usage.cost == 0.5
+
+
+async def test_reads_are_stamped_in_the_sockets_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With this aiohttp the stamps are taken before any task runs; the ordinary way gives the same answer."""
+    script = [head(), ROLE, *[delta(f"w{i} ") for i in range(50)], delta(finish="stop"), usage(10, 50), DONE]
+    taken: list[object] = []
+
+    def watch(content: Any, most: int) -> object:
+        taken.append(stamped.stamp(content, most))
+        return taken[-1]
+
+    async with serve(script) as server, open_endpoint(spec(server.url)) as endpoint:
+        monkeypatch.setattr(wire, "stamp", watch)
+        fast = await endpoint.attempt(ASK, Decoding(), 10)
+        monkeypatch.setattr(wire, "stamp", lambda content, most: None)
+        plain = await endpoint.attempt(ASK, Decoding(), 10)
+    assert taken[0] is not None
+    assert (fast.outcome, fast.text, fast.usage) == (plain.outcome, plain.text, plain.usage)
+    assert fast.trace.text == plain.trace.text
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+async def test_long_answers_are_parsed_in_parts(monkeypatch: pytest.MonkeyPatch, plainly: bool) -> None:
+    """An answer of several megabytes comes out whole, by either way of reading."""
+    pieces = [f"{i:05d}" + "x" * 995 for i in range(3000)]
+    script = [head(), *[delta(piece) for piece in pieces], delta(finish="stop"), DONE]
+    if plainly:
+        monkeypatch.setattr(wire, "stamp", lambda content, most: None)
+    async with serve(script) as server, open_endpoint(spec(server.url)) as endpoint:
+        attempt = await endpoint.attempt(ASK, Decoding())
+    assert attempt.outcome is Outcome.ANSWERED
+    assert attempt.text == "".join(pieces)
+    assert list(attempt.trace.arrival) == sorted(attempt.trace.arrival)
 
 
 async def test_reasoning_is_kept_apart() -> None:

@@ -131,6 +131,16 @@ def test_no_wrong_shape_breaks_the_reader(data: st.DataObject, name: str, stream
     assert all(isinstance(part, str | None) for part in (reading.finish, reading.model))
 
 
+def test_a_stream_cut_before_a_bracket_is_a_stream() -> None:
+    """Only the first byte of a body tells a stream from one JSON body, not the first byte of some read."""
+    event = b'data: {"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}\n\n'
+    for border in range(1, len(event)):
+        reader = StreamReader(dialect("openai-chat"))
+        reader.take([(1, event[:border]), (2, event[border:])])
+        assert reader.finish().content == ["a"]
+        assert reader.malformed is None
+
+
 def test_json_that_is_not_quite_json_is_read() -> None:
     """NaN and half a surrogate pair, which servers write, do not cost the event."""
     assert decode(b'{"logprob": -Infinity}') == {"logprob": float("-inf")}
