@@ -1,4 +1,4 @@
-"""The commands around the main job: phantom, window."""
+"""The commands around the main job: phantom, window, judge."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bunny_probe.campaign import Target
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
 from bunny_probe.cli.options import status
@@ -109,3 +110,36 @@ def window(
         typer.echo(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
     else:
         typer.echo(found.sentence())
+
+
+@app.command()
+def judge(
+    run_file: opt.RunFile,
+    counted_by: Annotated[
+        str, typer.Option(help="URL (or 'engine') of the endpoint whose /tokenize counted the run's prompts.")
+    ] = "engine",
+    scorer: Annotated[str, typer.Option(help="judge, reward or likelihood.")] = "judge",
+    endpoint: opt.EndpointUrl = "engine",
+    model: opt.ModelName = "",
+    key_env: opt.KeyEnv = "",
+    dialect: opt.Dialect = "openai-chat",
+    header: opt.Header = None,
+    allow_insecure: opt.AllowInsecure = False,
+    rubric: Annotated[str, typer.Option(help="What the judge grades by; empty: a plain one.")] = "",
+    votes: Annotated[int, typer.Option(min=1, max=64, help="Votes an answer, half in each order.")] = 4,
+    concurrency: opt.Concurrency = 4,
+) -> None:
+    """Score a run's answers by asking another model; beside the probes' own scores, never instead of them."""
+    from bunny_probe.judging import judge_run
+
+    params = {"votes": votes, **({"rubric": rubric} if rubric else {})} if scorer == "judge" else {}
+    count = judge_run(
+        run_file,
+        scorer,
+        opt.target(endpoint, model, key_env, dialect, header, "", allow_insecure),
+        counted_by=Target(endpoint=counted_by),
+        params=params,
+        concurrency=concurrency,
+        on_status=status,
+    )
+    typer.echo(f"{count:,} answers scored by {scorer} in {run_file}")
