@@ -95,9 +95,15 @@ def _wrapped(ax: Axes, text: str, **font: Any) -> str:
     )
     room = ax.get_window_extent().width if shares else figure.bbox.width - ax.get_window_extent().x0 - 8
     probe = figure.text(0, 0, text, **font)
-    width = probe.get_window_extent().width
+    columns = max(int(len(text) * room / max(probe.get_window_extent().width, 1)), 16)
+    while True:
+        lines = fill(text, columns)
+        probe.set_text(lines)
+        if columns <= 16 or probe.get_window_extent().width <= room:
+            break
+        columns -= 2
     probe.remove()
-    return fill(text, max(int(len(text) * room / max(width, 1) * 0.97), 16))
+    return lines
 
 
 def finish(ax: Axes, title: str, note: str, alt: str) -> Axes:
