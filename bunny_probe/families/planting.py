@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bunny_probe.families.base import Cell
 from bunny_probe.records import Anchor, Expectation, Filler, Insertion, Probe, Recipe, content_hash
 from bunny_probe.text import Rng
-from bunny_probe.text.haystack import bank
+from bunny_probe.text.haystack import title
 from bunny_probe.text.wording import anchor_words, wording
 
 __all__ = [
@@ -123,8 +123,8 @@ def in_document(
 
 
 def document_head(cell: Cell) -> str:
-    title = bank(cell.language, cell.domain).title
-    return str(wording(cell.language, "document")["head"].format(title=title))
+    named = title(cell.language, cell.domain)
+    return str(wording(cell.language, "document")["head"].format(title=named))
 
 
 def document_tail(language: str, question: str) -> str:

@@ -5,6 +5,7 @@ Filler ──source──▶ sentences ──Counter──▶ counts ──rende
 
 from bunny_probe.text import wordlists as _wordlists  # registers its kinds of filling text
 from bunny_probe.text.assemble import render
+from bunny_probe.text.calibrated import CalibratedCounter
 from bunny_probe.text.counting import Counter
 from bunny_probe.text.fillers import FILLERS, Source, filler, source
 from bunny_probe.text.haystack import domains, languages
@@ -16,6 +17,7 @@ del _wordlists
 
 __all__ = [
     "FILLERS",
+    "CalibratedCounter",
     "ChatOverhead",
     "Counter",
     "EndpointCounter",

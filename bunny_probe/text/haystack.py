@@ -13,24 +13,28 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bunny_probe.errors import SuiteError, unknown_choice
 from bunny_probe.records import Filler, content_hash
 from bunny_probe.resources import resource_dir
 from bunny_probe.text.rng import Rng
 
-__all__ = ["Bank", "bank", "domains", "languages", "sentences"]
+__all__ = ["Bank", "bank", "domains", "languages", "sentences", "title"]
 
 _EXTRA = ("extra/passages", "extra/turns")  # banks that are no domain: filling text of single tasks
 _SLOT = re.compile(r"\{(\w+)\}")
 Form = tuple[str, tuple[tuple[str, ...], ...]]  # a text with %s in it, and a pool for each
 _POOL = 3000  # strings a list is expanded into
-_BLOCK = 512  # sentences drawn at a time
+_BLOCK = 2048  # sentences drawn at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,6 @@ class Bank:
 
     language: str
     domain: str
-    title: str  # how a prompt calls such a document: "a contract"
     closers: tuple[str, ...]  # short sentences that end a document, of many different lengths
     forms: tuple[Form, ...]  # "%s shall %s." and a pool for each %s
 
@@ -59,10 +62,7 @@ def domains(language: str) -> list[str]:
 @lru_cache(maxsize=64)
 def bank(language: str, domain: str) -> Bank:
     """The bank of a language and a domain. Raises `SuiteError` with the choices when there is none."""
-    if domain not in domains(language) and domain not in _EXTRA:
-        raise SuiteError(unknown_choice(f"domain in language {language!r}", domain, domains(language)))
-    folder = _folder() / language
-    common, own = (_read(folder / f"{name}.toml") for name in ("common", domain))
+    common, own = _tables(language, domain)
     lists: dict[str, list[str]] = {}
     patterned: set[str] = set()
     for part in (common, own):
@@ -73,10 +73,14 @@ def bank(language: str, domain: str) -> Bank:
     return Bank(
         language=language,
         domain=domain,
-        title=own["title"],
         closers=tuple(common["closers"]),
-        forms=tuple(grower.form(text) for text in own["forms"]),
+        forms=tuple(_capital(*grower.form(text)) for text in own["forms"]),
     )
+
+
+def title(language: str, domain: str) -> str:
+    """What a prompt calls a document of that domain. Raises `SuiteError` with the choices."""
+    return str(_tables(language, domain)[1]["title"])
 
 
 def sentences(filler: Filler) -> Iterator[list[str]]:
@@ -84,20 +88,35 @@ def sentences(filler: Filler) -> Iterator[list[str]]:
     forms = bank(filler.language, filler.domain).forms
     rng = Rng(int(content_hash(["haystack", filler.language, filler.domain, filler.seed], length=16), 16))
     while True:
-        yield [text[0].upper() + text[1:] for text in _drawn(rng, forms, _BLOCK)]
+        yield _drawn(rng, forms, _BLOCK)
 
 
 def _drawn(rng: Rng, forms: Sequence[Form], count: int) -> list[str]:
-    """`count` texts, each one form with one draw a slot."""
+    """`count` texts, each one form with one draw a slot; drawn form by form, which is three times as fast."""
     width = 1 + max(len(pools) for _, pools in forms)
-    rows = rng.words(count * width).reshape(count, width).tolist()
-    kinds = len(forms)
-    texts = []
-    for row in rows:
-        text, pools = forms[(row[0] * kinds) >> 32]
-        drawn = [pool[(word * len(pool)) >> 32] for pool, word in zip(pools, row[1:], strict=False)]
-        texts.append(text % tuple(drawn))
+    rows = rng.words(count * width).reshape(count, width)
+    chosen = (rows[:, 0] * np.uint64(len(forms))) >> np.uint64(32)
+    texts = [""] * count
+    for kind, (text, pools) in enumerate(forms):
+        places = np.flatnonzero(chosen == kind)
+        drawn = [_items(pool, rows[places, slot]) for slot, pool in enumerate(pools, start=1)]
+        values: Iterable[tuple[str, ...]] = zip(*drawn, strict=True) if pools else repeat(())
+        for place, value in zip(places.tolist(), values, strict=False):
+            texts[place] = text % value
     return texts
+
+
+def _items(pool: tuple[str, ...], words: NDArray[np.uint64]) -> Iterator[str]:
+    """An item of the pool for each draw of 32 bits."""
+    return map(pool.__getitem__, ((words * np.uint64(len(pool))) >> np.uint64(32)).tolist())
+
+
+def _capital(text: str, pools: tuple[tuple[str, ...], ...]) -> Form:
+    """The form with a capital first letter, also where a slot stands first."""
+    if not text.startswith("%s"):
+        return text[0].upper() + text[1:], pools
+    first = tuple(item[0].upper() + item[1:] for item in pools[0])
+    return text, (first, *pools[1:])
 
 
 class _Grower:
@@ -134,6 +153,15 @@ class _Grower:
         if name in self.patterned:
             texts = [rng.pattern(text) for text in texts]
         return list(dict.fromkeys(texts))  # in order of drawing, each once
+
+
+@lru_cache(maxsize=64)
+def _tables(language: str, domain: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what the language's domains share, the domain's own) as the files have it."""
+    if domain not in domains(language) and domain not in _EXTRA:
+        raise SuiteError(unknown_choice(f"domain in language {language!r}", domain, domains(language)))
+    folder = _folder() / language
+    return _read(folder / "common.toml"), _read(folder / f"{domain}.toml")
 
 
 def _folder() -> Path:

@@ -35,14 +35,18 @@ class Document:
         """Reads on until the sentences hold at least `tokens`, or the stream ends."""
         while self.sums[-1] <= tokens and not self.ended:
             done = len(self.sentences)
-            mean = self.sums[-1] / done if done else 0.0
-            wanted = int((tokens - self.sums[-1]) / mean) + 1 if mean else _FIRST
+            wanted = self._missing(tokens, done) if done else _FIRST
             self._draw(wanted)
             batch, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
             self.ended = not batch
             for count in following(batch) if batch else ():
                 self.sums.append(self.sums[-1] + count)
             self.sentences += batch
+
+    def _missing(self, tokens: int, done: int) -> int:
+        """Sentences to read next: fewer than the mean so far calls for, as it may be off by 1 / sqrt(n)."""
+        mean = max(self.sums[-1] / done, 1.0)
+        return max(int((tokens - self.sums[-1]) / mean * (1 - done**-0.5)), 1)
 
     def _draw(self, wanted: int) -> None:
         while len(self._ahead) < wanted:
