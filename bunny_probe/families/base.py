@@ -118,10 +118,15 @@ class Task:
         return MappingProxyType(values)
 
     def build(self, entry: Entry) -> Iterator[Probe]:
-        """The probes of an entry, those that share a document next to each other."""
-        for probe in self.builder(entry, self.params(entry)):
-            wanted = entry.max_tokens or probe.max_tokens
-            yield probe if wanted == probe.max_tokens else replace(probe, max_tokens=wanted, id="")
+        """The probes of an entry, those that share a document next to each other. Raises `SuiteError`."""
+        try:
+            for probe in self.builder(entry, self.params(entry)):
+                wanted = entry.max_tokens or probe.max_tokens
+                yield probe if wanted == probe.max_tokens else replace(probe, max_tokens=wanted, id="")
+        except SuiteError as error:
+            if error.file is not None:
+                raise
+            raise SuiteError(str(error), file=entry.where) from None
 
     def decodings(self, entry: Entry) -> tuple[Decoding, ...]:
         """How each probe is asked. `max_tokens` is the probe's own and is set when trials are made."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bunny_probe.errors import SuiteError
 from bunny_probe.families.base import Cell
 from bunny_probe.records import Anchor, Expectation, Filler, Insertion, Probe, Recipe, content_hash
 from bunny_probe.text import Rng
@@ -54,6 +55,8 @@ def facts(
 def _keys(rng: Rng, language: str, count: int, near: bool) -> list[str]:
     words = anchor_words(language)
     firsts, seconds, gap = words["key_first"], words["key_second"], words["gap"]
+    most = len(seconds) if near else len(firsts) * len(seconds)
+    _enough("keys that share a word" if near else "keys", count, most)
     if near:
         first = rng.choice(firsts)
         return [first + gap + second for second in rng.sample(seconds, count)]
@@ -64,10 +67,16 @@ def _keys(rng: Rng, language: str, count: int, near: bool) -> list[str]:
     return rng.sample([first + gap + second for first in firsts for second in seconds], count)
 
 
+def _enough(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise SuiteError(f"{count} different {what} are needed; allowed: up to {most}")
+
+
 def values(rng: Rng, language: str, count: int, kind: str) -> list[str]:
     """`count` different values; none stands inside another."""
     words = anchor_words(language)
     if kind == "word":
+        _enough("values of kind 'word'", count, len(words["words"]))
         return rng.sample(words["words"], count)
     found: dict[str, None] = {}
     while len(found) < count:

@@ -80,7 +80,8 @@ def _deck(rng: Rng, cards: Sequence[str]) -> Iterator[str]:
 
 
 def _written(words: Sequence[str], language: str) -> str:
-    return ("，" if language == "zh" else ", ").join(words) + ("。" if language == "zh" else ".")
+    signs = anchor_words(language)
+    return str(signs["comma"].join(words) + signs["stop"])
 
 
 def _closers(words: Sequence[str], language: str) -> tuple[str, ...]:
@@ -89,7 +90,7 @@ def _closers(words: Sequence[str], language: str) -> tuple[str, ...]:
     Every other one stands without commas: where a word and its comma are always two tokens, odd lengths
     could not be reached otherwise.
     """
-    stop = "。" if language == "zh" else "."
+    stop = anchor_words(language)["stop"]
     groups, start = [], 0
     for index, size in enumerate((1, 2, 1, 2, 2, 3, 3, 4, 5)):
         group = words[start : start + size]

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bunny_probe import suites
+from bunny_probe.errors import LengthError, SuiteError
 from bunny_probe.families import TASKS
+from bunny_probe.families.base import Parameter
 from bunny_probe.families.length_links import frontier, hops
 from bunny_probe.records import Attempt, Message, Observation, Outcome, Probe
 from bunny_probe.scores import score
@@ -327,3 +331,49 @@ def test_a_longer_document_only_goes_on() -> None:
     assert short.cluster == long.cluster
     texts = [render(probe, WORDS).messages[0].content for probe in (short, long)]
     assert texts[0][:2500] == texts[1][:2500]
+
+
+def _params(draw: st.DrawFn, parameters: Mapping[str, Parameter]) -> dict[str, object]:
+    chosen: dict[str, object] = {}
+    for name, parameter in parameters.items():
+        if not draw(st.booleans()):
+            continue
+        if parameter.choices:
+            chosen[name] = draw(st.sampled_from(parameter.choices))
+        elif isinstance(parameter.default, bool):
+            chosen[name] = draw(st.booleans())
+        elif isinstance(parameter.default, int):
+            low, high = int(parameter.low or 0), int(parameter.high or 9)
+            chosen[name] = draw(st.one_of(st.integers(low, min(high, low + 6)), st.just(high)))
+        else:
+            items = st.integers(int(parameter.low or 0), min(int(parameter.high or 9), 3000))
+            chosen[name] = draw(st.lists(items, max_size=4, unique=True))
+    return chosen
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    """Any entry that the parameters' own ranges allow."""
+    key = draw(st.sampled_from(MINE))
+    uses = TASKS[key].uses
+    depths = st.lists(st.floats(0, 1), max_size=6, unique=True)
+    return Entry(
+        *key,
+        lengths=(draw(st.integers(1024, 6000)),) if "lengths" in uses else (),
+        depths=tuple(draw(depths)) if "depths" in uses else (),
+        languages=(draw(st.sampled_from(LANGUAGES)),),
+        seed=draw(st.integers(0, 2**53 - 1)),
+        params=_params(draw, TASKS[key].parameters),
+        where="fuzz",
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(entries())
+def test_any_entry_within_its_ranges_is_built_exactly_or_refused(entry: Entry) -> None:
+    """No combination of allowed values ends in anything but exact prompts, a SuiteError or a LengthError."""
+    try:
+        for probe in TASKS[entry.family, entry.task].build(entry):
+            assert WORDS.chat(render(probe, WORDS).messages) == probe.length_tokens
+    except (SuiteError, LengthError) as error:
+        assert "allowed" in str(error) or "fixed parts" in str(error)  # noqa: PT017
