@@ -39,9 +39,15 @@ Edges = Sequence[tuple[str, str]]
 )
 def graph(entry: Entry, params: Params) -> Iterator[Probe]:
     """Breadth-first search; a random answer names as many stations as there are right ones."""
-    if params["edges"] > params["nodes"] * (params["nodes"] - 1) // 2:
-        most = params["nodes"] * (params["nodes"] - 1) // 2
-        raise SuiteError(f"allowed with {params['nodes']} nodes: 6 to {most}", file=entry.where, key="edges")
+    most = params["nodes"] * (params["nodes"] - 1) // 2
+    if not params["steps"] <= params["edges"] <= most:
+        message = (
+            f"allowed with {params['nodes']} nodes and {params['steps']} steps: {params['steps']} to {most}"
+        )
+        raise SuiteError(message, file=entry.where, key="params.edges")
+    if params["steps"] >= params["nodes"]:
+        message = f"allowed with {params['nodes']} nodes: up to {params['nodes'] - 1}"
+        raise SuiteError(message, file=entry.where, key="params.steps")
     for cell in cells(entry, domains):
         rng = Rng(derive_seed("graph", cell.seed))
         words = wording(cell.language, "graph")
@@ -83,7 +89,9 @@ def _graph(rng: Rng, nodes: int, edges: int, steps: int) -> tuple[list[str], Edg
         reached = frontier(list(found), walk[0], steps)
         if 1 <= len(reached) <= 5:
             return listed, rng.shuffled(list(found)), walk[0], reached
-    raise SuiteError(f"{edges} edges over {nodes} nodes leave no answer at {steps} steps; use fewer edges")
+    raise SuiteError(
+        f"{edges} edges over {nodes} nodes leave no answer at {steps} steps; allowed: fewer of either"
+    )
 
 
 def frontier(edges: Edges, start: str, steps: int) -> list[str]:

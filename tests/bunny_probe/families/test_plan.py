@@ -99,7 +99,18 @@ def test_probes_of_a_document_stand_together() -> None:
         (entry("length", "single", 'domains = ["law"]'), None, "Choices: contract"),
         (entry("position", "from_end", 'params = { distances = ["a"] }'), "params.distances", "a list, each"),
         (entry("position", "from_end", "params = { distances = 4 }"), "params.distances", "a list, each"),
-        (entry("length", "graph", "params = { nodes = 6, edges = 20 }"), "edges", "6 to 15"),
+        (entry("length", "graph", "params = { nodes = 6, edges = 20 }"), "params.edges", "2 to 15"),
+        (entry("length", "graph", "params = { nodes = 6, edges = 8, steps = 8 }"), "params.steps", "up to 5"),
+        (
+            entry(
+                "length",
+                "several",
+                'params = { value = "word", asked = 20, distractors = 30 }\nlanguages = ["zh"]',
+            )
+            + entry("position", "multi_key", "params = { near = true, keys = 60 }"),
+            None,
+            "allowed: up to",
+        ),
         (
             entry("length", "several", "lengths = [128]\nparams = { asked = 12, distractors = 20 }"),
             "lengths",
