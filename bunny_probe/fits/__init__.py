@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bunny_probe.fits.decay import DecayFit as DecayFit
     from bunny_probe.fits.distribution import Distribution as Distribution
     from bunny_probe.fits.distribution import DistributionFit as DistributionFit
+    from bunny_probe.fits.distribution import Percentile as Percentile
     from bunny_probe.fits.entropy import Entropy as Entropy
     from bunny_probe.fits.entropy import EntropyFit as EntropyFit
     from bunny_probe.fits.entropy_bounds import token_entropy_bounds as token_entropy_bounds
@@ -75,6 +76,7 @@ _HOMES = {
     "NextLength": "adaptive",
     "Outcomes": "outcomes",
     "OutcomesFit": "outcomes",
+    "Percentile": "distribution",
     "PlanForDifference": "power",
     "PlanForShare": "power",
     "Question": "compare",

@@ -213,10 +213,13 @@ CURVES: dict[str, Curve] = {
         size=4,
         evaluate=_logistic,
         box=lambda axis: _box(
-            (-_TOP, _TOP), (np.log(0.3), np.log(60.0)), (-0.5, axis.span + 1.0), (-_TOP, _TOP)
+            (-_TOP, _TOP), (np.log(0.3), np.log(600.0)), (-0.5, axis.span + 1.0), (-_TOP, _TOP)
         ),
         starts=lambda axis: _net(
-            _FEW_LEVELS, np.log([1.0, 2.5, 7.0, 25.0]), np.linspace(0.03, 1.05, 14) * axis.span, _FLOORS[:4]
+            _FEW_LEVELS,
+            np.log([1.0, 2.5, 7.0, 30.0, 150.0]),
+            np.linspace(0.03, 1.05, 14) * axis.span,
+            _FLOORS[:4],
         ),
         place=2,
         crossing=_logistic_crossing,

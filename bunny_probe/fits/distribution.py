@@ -119,7 +119,7 @@ class Distribution:
         bad = sample.score <= np.quantile(sample.score, self.tail)
         shares = [_mean(sample.score[s], sample.cluster[s], self.level) for s in (slow, ~slow) if s.any()]
         times = [
-            percentile("latency_s", 0.5, latency[s], sample.cluster[s], self.level)
+            percentile("latency_s", 0.5, *_sorted(latency[s], sample.cluster[s]), self.level)
             for s in (bad, ~bad)
             if s.any()
         ]
