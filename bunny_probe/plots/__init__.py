@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bunny_probe.plots.dots import comparison_dots as comparison_dots
     from bunny_probe.plots.heatmaps import recall_heatmap as recall_heatmap
     from bunny_probe.plots.heatmaps import wrong_anchor_heatmap as wrong_anchor_heatmap
+    from bunny_probe.plots.lengths import length_panels as length_panels
+    from bunny_probe.plots.lengths import percentile_ribbon as percentile_ribbon
     from bunny_probe.plots.timing import latency_ecdf as latency_ecdf
     from bunny_probe.plots.timing import ttft_by_length as ttft_by_length
 
@@ -24,7 +26,9 @@ _HOMES = {
     "decay_curve": "curves",
     "entropy_band": "bands",
     "latency_ecdf": "timing",
+    "length_panels": "lengths",
     "outcome_bars": "bars",
+    "percentile_ribbon": "lengths",
     "recall_heatmap": "heatmaps",
     "ttft_by_length": "timing",
     "wrong_anchor_heatmap": "heatmaps",
