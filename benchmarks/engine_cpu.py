@@ -244,7 +244,7 @@ def main() -> None:
         bar(
             "the same prefix three times, times as fast as three",
             different / same,
-            1.8 if options.quick else 2.5,
+            2.5,
         ),
         bar("cold start, s", start, 3.0, most=True),
     ]
