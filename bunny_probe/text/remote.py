@@ -13,14 +13,15 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
-
-import httpx
 
 from bunny_probe.errors import EndpointError, EndpointUnreachable, ProtocolError, Unauthorised
 from bunny_probe.records import Message
 from bunny_probe.text.counting import BORDERS, learn_border
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["EndpointCounter"]
 
@@ -49,6 +50,8 @@ class EndpointCounter:
         timeout: float = 120.0,
         client: httpx.Client | None = None,
     ) -> None:
+        import httpx
+
         parts = urlsplit(url)
         path = parts.path.rstrip("/").removesuffix("/v1")
         self._url = urlunsplit((parts.scheme, parts.netloc, f"{path}/tokenize", "", ""))
@@ -126,6 +129,8 @@ class EndpointCounter:
         return int(data["count"])
 
     def _send(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        import httpx
+
         if self._model is not None:
             body = {"model": self._model, **body}
         try:
