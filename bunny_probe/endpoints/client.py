@@ -57,6 +57,7 @@ class Endpoint:
         self._headers = headers
         self._proxy = proxy_for(spec.url, spec.proxy)
         self._operation = spec.join(self.dialect.path)
+        self._turn = asyncio.Lock()
         self._lag = LagMeter(asyncio.get_running_loop())
         self._http: httpx.AsyncClient | None = None
 
@@ -140,12 +141,16 @@ class Endpoint:
         """Exactly one HTTP exchange; see `attempt`. For callers that count or limit exchanges."""
         request = self.dialect.request(self.spec.model, messages, decoding, frozenset(self.dropped))
         body = {**request.body, **self.spec.options}
+        encoded = _encode(body)
         reader = StreamReader(self.dialect)
+        # One request a turn of the loop: sixty made in one turn would hold up every stream that runs.
+        async with self._turn:
+            await asyncio.sleep(0)
         with self._lag.watch() as lag:
             wire = await exchange(
                 self._session,
                 self._operation,
-                _encode(body),
+                encoded,
                 self._headers,
                 timeouts=self.spec.timeouts,
                 max_bytes=self.spec.max_response_bytes,

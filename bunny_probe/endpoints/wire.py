@@ -78,6 +78,13 @@ async def _reused(_session: Any, context: Any, _params: Any) -> None:
 
 async def _sent(_session: Any, context: Any, _params: Any) -> None:
     wire: Wire = context.trace_request_ctx
+    _stamp_sent(wire)
+    # uvloop hands bytes to the socket at the end of the loop's turn. Where many requests are made in one turn,
+    # that is milliseconds later; the first thing of the next turn is right behind it, and before any answer.
+    asyncio.get_running_loop().call_soon(_stamp_sent, wire)
+
+
+def _stamp_sent(wire: Wire) -> None:
     wire.sent, wire.started_at = perf_counter_ns(), time.time()
 
 
