@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from bunny_probe.fits.compare import Compare as Compare
     from bunny_probe.fits.compare import CompareFit as CompareFit
     from bunny_probe.fits.compare import Question as Question
+    from bunny_probe.fits.contrasts import ContrastRow as ContrastRow
+    from bunny_probe.fits.contrasts import Contrasts as Contrasts
+    from bunny_probe.fits.contrasts import ContrastsFit as ContrastsFit
     from bunny_probe.fits.decay import Decay as Decay
     from bunny_probe.fits.decay import DecayFit as DecayFit
     from bunny_probe.fits.distribution import Distribution as Distribution
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from bunny_probe.fits.result import Crossing as Crossing
     from bunny_probe.fits.result import Estimate as Estimate
     from bunny_probe.fits.result import Result as Result
+    from bunny_probe.fits.robust import RobustDecay as RobustDecay
+    from bunny_probe.fits.robust import RobustDecayFit as RobustDecayFit
     from bunny_probe.fits.surface import RecallSurface as RecallSurface
     from bunny_probe.fits.surface import RecallSurfaceFit as RecallSurfaceFit
     from bunny_probe.fits.unreferenced import Unreferenced as Unreferenced
@@ -62,6 +67,9 @@ _HOMES = {
     "CollapseFit": "collapse",
     "Compare": "compare",
     "CompareFit": "compare",
+    "ContrastRow": "contrasts",
+    "Contrasts": "contrasts",
+    "ContrastsFit": "contrasts",
     "Counts": "result",
     "Crossing": "result",
     "Decay": "decay",
@@ -85,6 +93,8 @@ _HOMES = {
     "RecallSurface": "surface",
     "RecallSurfaceFit": "surface",
     "Result": "result",
+    "RobustDecay": "robust",
+    "RobustDecayFit": "robust",
     "SampleSize": "power",
     "ScorerEdits": "audit",
     "ScorerEditsFit": "audit",

@@ -27,6 +27,7 @@ FITS = {
     "outcomes by family": fits.Outcomes(by="family"),
     "distribution": fits.Distribution(),
     "agreement": fits.Agreement(),
+    "robust decay": fits.RobustDecay(resamples=10, model="power"),
 }
 
 DAMAGE = {
