@@ -277,12 +277,16 @@ def main() -> int:
         big = pool.submit(_million, size).result()
     rows = coverage(campaigns, args.quick, args.workers)
     with ProcessPoolExecutor(args.workers) as pool:
-        found = list(pool.map(_search, range(6 if args.quick else 200), chunksize=3))
-        alarms = list(pool.map(_false_alarm, range(40 if args.quick else 1000), chunksize=10))
+        found = list(pool.map(_search, range(6 if args.quick else min(200, campaigns)), chunksize=3))
+        alarms = list(pool.map(_false_alarm, range(40 if args.quick else campaigns), chunksize=10))
         planned = fits.PlanForDifference(difference=0.10, share=0.85, together=0.3, questions=3)()
         assert planned.documents is not None
         powers = list(
-            pool.map(_power, [(planned.documents, s) for s in range(24 if args.quick else 500)], chunksize=10)
+            pool.map(
+                _power,
+                [(planned.documents, s) for s in range(24 if args.quick else (campaigns + 1) // 2)],
+                chunksize=10,
+            )
         )
     ratio = {g: float(np.median([f["tokens"] / f[f"{g} grid"] for f in found])) for g in ("even", "geometric")}
     judged = [r for r in rows if (r.quantity, r.truth) not in BOUNDED and r.verdict != "no interval"]

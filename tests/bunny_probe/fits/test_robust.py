@@ -11,7 +11,7 @@ from bunny_probe.fits.curves import Axis, Curve
 from bunny_probe.fits.robust import least_squares_curve
 
 # NIST StRD, nonlinear regression, https://www.itl.nist.gov/div898/strd/nls/data/misra1a.shtml (lower
-# difficulty) and ratkowsky2.shtml (higher difficulty): data, certified parameters, certified residual sum of squares.
+# difficulty) and ratkowsky2.shtml (higher difficulty): data, certified parameters, certified residuals.
 MISRA1A = {
     "x": [77.6, 114.9, 141.1, 190.8, 239.9, 289.0, 332.8, 378.4, 434.8, 477.3, 536.8, 593.1, 689.1, 760.0],
     "y": [10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05, 61.01, 66.40, 75.47, 81.78],
