@@ -93,7 +93,8 @@ class RobustDecayFit(Result):
         return (
             f"The typical score goes from {first.value:.2f} [{first.low:.2f}, {first.high:.2f}] at "
             f"{first.x:,.0f} to {last.value:.2f} [{last.low:.2f}, {last.high:.2f}] at {last.x:,.0f} "
-            f"prompt tokens ({self.counts.used:,} answers, {self.counts.clusters:,} documents, {self.level:.0%} band)"
+            f"prompt tokens ({self.counts.used:,} answers, {self.counts.clusters:,} documents, "
+            f"{self.level:.0%} band)"
             f"{tail if self.mean_differs else ''}."
         )
 
