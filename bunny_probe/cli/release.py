@@ -232,6 +232,8 @@ def gate(
 
     from bunny_probe.releases import Index, load_rules
     from bunny_probe.releases import gate as judge
+    from bunny_probe.releases.job import write_json
+    from bunny_probe.releases.site import GATE
 
     loaded = load_rules(rules)
     if strict:
@@ -241,6 +243,7 @@ def gate(
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text(), "utf-8")
+    write_json(runs / found.folder / GATE, found.to_json())
     if as_json:
         _print_json(found.to_json())
     else:
@@ -259,6 +262,20 @@ def pin(release: Release, runs: Runs = ROOT) -> None:
 
     Index(runs).pin(release, utc())
     _out.print(f"baseline: {release}", markup=False)
+
+
+@app.command()
+def site(
+    out: Annotated[Path | None, typer.Option(help="The folder to write; empty: `site` below --runs.")] = None,
+    runs: Runs = ROOT,
+) -> None:
+    """Write a static site of all releases: index, trend lines with intervals, every report.
+
+    It opens from disk and needs no network and no script.
+    """
+    from bunny_probe.releases import Index, build_site
+
+    _out.print(f"site: {build_site(Index(runs), out or runs / 'site')}", markup=False)
 
 
 _ANY = frozenset({"running", "done", "partial", "failed", "interrupted"})

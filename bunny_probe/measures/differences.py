@@ -111,7 +111,7 @@ class _Pairs:
 
 
 def _pairs(left: pd.DataFrame, right: pd.DataFrame) -> _Pairs:
-    joined = left.join(right, how="inner", lsuffix="_a", rsuffix="_b").sort_index()
+    joined = left.add_suffix("_a").join(right.add_suffix("_b"), how="inner").sort_index()
     return _Pairs(
         joined["value_a"].to_numpy(dtype=float),
         joined["value_b"].to_numpy(dtype=float),
@@ -165,7 +165,7 @@ def _quantiles(
         return _none(
             old, new, level, f"fewer than {_FEWEST_TIMES} times on a side ({first.size} and {second.size})"
         )
-    value = _quantile(second, measure.q) - _quantile(first, measure.q)
+    value = float(_quantiles_of(second, measure.q) - _quantiles_of(first, measure.q))
     if paired:
         drawn, p = _paired_draws(pairs, measure.q, value, rng)
         n, clusters = pairs.size, int(np.unique(pairs.cluster).size)
@@ -182,40 +182,62 @@ def _quantiles(
 def _paired_draws(pairs: _Pairs, q: float, seen: float, rng: np.random.Generator) -> tuple[Floats, float]:
     """Bootstrap of documents, and the p of exchanging the two runs' times within each probe."""
     _, code = np.unique(pairs.cluster, return_inverse=True)
-    members = [np.flatnonzero(code == c) for c in range(int(code.max()) + 1)]
-    drawn = np.empty(_ROUNDS)
-    for i in range(_ROUNDS):
-        rows = np.concatenate([members[c] for c in rng.integers(0, len(members), len(members))])
-        drawn[i] = _quantile(pairs.after[rows], q) - _quantile(pairs.before[rows], q)
-    extreme = 0
-    for _ in range(_ROUNDS):
-        swap = rng.random(pairs.size) < 0.5
+    drawn, extreme = [], 0
+    for rounds in _blocks(pairs.size):
+        often = _resampled(int(code.max()) + 1, rounds, rng)[:, code]
+        drawn.append(_weighted_quantile(pairs.after, often, q) - _weighted_quantile(pairs.before, often, q))
+        swap = rng.random((rounds, pairs.size)) < 0.5
         x, y = np.where(swap, pairs.after, pairs.before), np.where(swap, pairs.before, pairs.after)
-        extreme += abs(_quantile(y, q) - _quantile(x, q)) >= abs(seen) - 1e-12
-    return drawn, (1 + extreme) / (_ROUNDS + 1)
+        extreme += int((np.abs(_quantiles_of(y, q) - _quantiles_of(x, q)) >= abs(seen) - 1e-12).sum())
+    return np.concatenate(drawn), (1 + extreme) / (_ROUNDS + 1)
 
 
 def _separate_draws(
     a: Sample, b: Sample, q: float, seen: float, rng: np.random.Generator
 ) -> tuple[Floats, float]:
-    drawn, extreme = np.empty(_ROUNDS), 0
+    """Bootstrap of each run's documents, and the p of exchanging answers between the runs."""
     both = np.concatenate([a.score, b.score])
-    for i in range(_ROUNDS):
-        x, y = rng.choice(a.score, a.score.size), rng.choice(b.score, b.score.size)
-        drawn[i] = _quantile(y, q) - _quantile(x, q)
-        mixed = rng.permutation(both)
-        apart = _quantile(mixed[a.score.size :], q) - _quantile(mixed[: a.score.size], q)
-        extreme += abs(apart) >= abs(seen) - 1e-12
-    return drawn, (1 + extreme) / (_ROUNDS + 1)
+    drawn, extreme = [], 0
+    for rounds in _blocks(both.size):
+        sides = []
+        for sample in (a, b):
+            _, code = np.unique(sample.cluster, return_inverse=True)
+            often = _resampled(int(code.max()) + 1, rounds, rng)[:, code]
+            sides.append(_weighted_quantile(sample.score, often, q))
+        drawn.append(sides[1] - sides[0])
+        mixed = rng.permuted(np.broadcast_to(both, (rounds, both.size)), axis=1)
+        apart = _quantiles_of(mixed[:, a.score.size :], q) - _quantiles_of(mixed[:, : a.score.size], q)
+        extreme += int((np.abs(apart) >= abs(seen) - 1e-12).sum())
+    return np.concatenate(drawn), (1 + extreme) / (_ROUNDS + 1)
 
 
-def _quantile(values: Floats, q: float) -> float:
-    """As `np.quantile`, by partition: the inner loop of both resamplings."""
-    place = q * (values.size - 1)
+def _blocks(size: int) -> list[int]:
+    """Rounds at a time, so that a block's matrices stay within some tens of megabytes."""
+    block = max(1, min(_ROUNDS, 2_000_000 // max(size, 1)))
+    return [min(block, _ROUNDS - done) for done in range(0, _ROUNDS, block)]
+
+
+def _resampled(documents: int, rounds: int, rng: np.random.Generator) -> Ints:
+    """(rounds, documents): how often each document was drawn."""
+    drawn = rng.integers(0, documents, (rounds, documents)) + documents * np.arange(rounds)[:, None]
+    return np.bincount(drawn.ravel(), minlength=rounds * documents).reshape(rounds, documents)
+
+
+def _weighted_quantile(values: Floats, often: Ints, q: float) -> Floats:
+    """(rounds,): the q-quantile where each value is there as often as its row says."""
+    order = np.argsort(values, kind="stable")
+    mass = np.cumsum(often[:, order], axis=1)
+    reached = mass >= np.maximum(q * mass[:, -1:], 1)
+    return np.asarray(values[order][reached.argmax(axis=1)])
+
+
+def _quantiles_of(values: Floats, q: float) -> Floats:
+    """(rounds,): as `np.quantile` along rows, by partition."""
+    place = q * (values.shape[-1] - 1)
     low = int(place)
-    high = min(low + 1, values.size - 1)
-    part = np.partition(values, (low, high))
-    return float(part[low] + (part[high] - part[low]) * (place - low))
+    high = min(low + 1, values.shape[-1] - 1)
+    part = np.partition(values, (low, high), axis=-1)
+    return np.asarray(part[..., low] + (part[..., high] - part[..., low]) * (place - low))
 
 
 # ── the window ──────────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,8 @@ Verdict = Literal["better", "same", "worse", "undecided"]
 
 
 def verdict(move: Difference, *, margin: float = 0.05, share: float = 0.05, p: float | None = None) -> Verdict:
-    """`same` when the whole interval lies within the margin, else by the test, else `undecided`.
+    """`same` when the whole interval lies within the margin; `better` or `worse` when it lies to one side of 0
+    and the test agrees; else `undecided`.
 
     `margin` is for shares, in their own unit; other units take `share` of the value before. `p`: the corrected
     one, where several questions are asked. A neutral measure is never better nor worse.
@@ -25,7 +26,7 @@ def verdict(move: Difference, *, margin: float = 0.05, share: float = 0.05, p: f
     if -width < low and high < width:
         return "same"
     tested = move.p if p is None else p
-    shown = tested < 1 - move.level if tested is not None else low > 0 or high < 0
+    shown = (low > 0 or high < 0) and (tested is None or tested < 1 - move.level)
     if not shown or move.after.direction == "neutral":
         return "undecided"
     return "worse" if worse > 0 else "better"

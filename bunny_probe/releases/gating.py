@@ -7,8 +7,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bunny_probe.errors import UsageError
-from bunny_probe.releases.gate import Check, Side, judge
 from bunny_probe.releases.index import Entry, Index
+from bunny_probe.releases.judging import Check, Side, judge
 from bunny_probe.releases.places import folder_name
 from bunny_probe.releases.rules import Rules
 from bunny_probe.releases.summary import RESULTS, load_results
@@ -22,6 +22,7 @@ _MARKS = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided", 
 class GateResult:
     release: str
     run: str  # the id
+    folder: str  # of the run, below the index's
     rules: str  # the file
     checks: tuple[Check, ...]
     simulated: bool
@@ -126,7 +127,7 @@ def gate(
                 references[name] = side
         checks += judge(rules, endpoint, current, references, seed=seed)
         simulated |= entry.simulated
-    return GateResult(entry.release, entry.id, rules.file, tuple(checks), simulated)
+    return GateResult(entry.release, entry.id, entry.folder, rules.file, tuple(checks), simulated)
 
 
 def _side(index: Index, entry: Entry, endpoint: str) -> Side | None:

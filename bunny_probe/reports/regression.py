@@ -185,16 +185,19 @@ def _verdict_on(case: Regression, other: Against) -> None:
     if other.compared.status == "refused":
         finding(f"Against the {other.name}: no comparison, {other.compared.reason}.", tone="refused")
         return
-    parts = []
-    for word in ("worse", "better", "same", "undecided"):
-        moves = other.named(word)
-        if moves:
-            label = f"same within {case.margin:.0%}" if word == "same" else word
-            parts.append(f"{label}: {', '.join(_phrase(move) for move in moves)}")
+    parts = [
+        f"{word}: {', '.join(map(_phrase, moves))}"
+        for word, moves in (("worse", worse), ("better", better))
+        if moves
+    ]
+    same, undecided = other.named("same"), other.named("undecided")
+    if same:
+        parts.append(f"{len(same)} the same within {case.margin:.0%}")
+    if undecided:
+        parts.append(f"undecided: {', '.join(move.difference.after.title for move in undecided)}")
     finding(
-        f"Against the {other.name} ({len(other.moves)} numbers, corrected for their number). "
-        + "; ".join(parts)
-        + ".",
+        f"Against the {other.name}, {len(other.moves)} numbers, corrected for their number: "
+        f"{'; '.join(parts)}.",
         _advice(worse, better),
         tone="bad" if worse else "plain",
     )
@@ -361,9 +364,9 @@ def method(case: Regression) -> None:
         "Probes are paired by content: the same probe, decoding and repeats in both runs; documents are the "
         "unit. Scores: sign-flip test and smoothed interval of the documents' differences. Times: labels "
         "exchanged within each probe, bootstrap of documents. *Same*: the whole interval lies within "
-        f"the margin ({100 * case.margin:g} points, or {case.margin:.0%} of the value before); *better* and *worse*: p "
-        f"below {1 - case.level:.2g} after Holm's correction over all numbers; *undecided*: neither. Sameness "
-        "of models: permutation test on the answers' n-grams and the first token's distribution within probes."
+        f"the margin ({100 * case.margin:g} points, or {case.margin:.0%} of the value before); *better* and "
+        f"*worse*: it lies to one side of 0 and p is below {1 - case.level:.2g} after Holm's correction over all numbers; "
+        "*undecided*: neither. Sameness of models: permutation test on the answers' n-grams and the first token's distribution within probes."
     )
 
 
@@ -380,8 +383,10 @@ def _phrase(move: Moved) -> str:
 
 
 def _advice(worse: Sequence[Moved], better: Sequence[Moved]) -> str:
-    if worse:
+    if any(move.difference.after.unit == "share" for move in worse):
         return "Look at the answers that were lost, below, before this release goes out."
+    if worse:
+        return "Check that the endpoint was as busy as before: times are compared as they were measured."
     if better:
         return "Nothing was shown to be worse; what is undecided needs more documents, not more trust."
     return "Nothing was shown to have moved."
