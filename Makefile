@@ -34,8 +34,8 @@ demo: model
 	@$(BIN)/bunny-probe diagnose --profile quick --out reports/demo
 
 test: model
-	@echo "test: pytest"
-	@$(BIN)/python -m pytest
+	@echo "test: pytest in two processes"
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(STAMP)
 	@echo "lint: ruff"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bunny_probe.phantom import Behaviour, Phantom
+
+# A shell that runs us in the background sets SIGINT to be ignored, and children inherit that: the tests that
+# interrupt a child would wait for ever.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SUITE = """
 name = "small"

@@ -125,7 +125,7 @@ def test_an_engine_that_cannot_start_says_why(tmp_path: Path) -> None:
     from bunny_probe.errors import EndpointUnreachable
 
     with (
-        pytest.raises(EndpointUnreachable, match=r"ended with status 2 .*nothing-here\.gguf"),
+        pytest.raises(EndpointUnreachable, match=r"ended with status 2 at its start: .*nothing-here\.gguf"),
         bundled_engine(str(tmp_path / "nothing-here.gguf")),
     ):
         pass

@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="An OpenAI-compatible server for small language models on this machine.",
 )
-_console = Console(stderr=True)
+_console = Console(stderr=True, soft_wrap=True, highlight=False)
 
 Model = Annotated[
     str,
