@@ -1,4 +1,4 @@
-"""Two forms of the same question, side by side: orders of two clauses, twins, an intact text and a damaged one."""
+"""Two forms of one question, side by side: orders of clauses, twins, an intact text and a damaged one."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class ContrastsFit(Result):
         sure = [row for row in known if row.p_adjusted is not None and row.p_adjusted < 1 - self.level]
         count = f"{len(sure)} of {len(known)} contrasts differ" if len(known) > 1 else ""
         most = (
-            f"{worst.name}: {worst.difference:+.2f} [{worst.low:+.2f}, {worst.high:+.2f}], n = {worst.n:,} pairs "
-            f"from {worst.clusters:,} documents ({self.level:.0%} interval"
+            f"{worst.name}: {worst.difference:+.2f} [{worst.low:+.2f}, {worst.high:+.2f}], n = {worst.n:,} "
+            f"pairs from {worst.clusters:,} documents ({self.level:.0%} interval"
             + (", p corrected over all)" if len(known) > 1 else f", p = {worst.p:.2g})")
         )
         return f"{count} beyond chance; the largest is {most}." if count else f"{most[:1].upper()}{most[1:]}."

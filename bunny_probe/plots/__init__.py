@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from bunny_probe.plots.dots import comparison_dots as comparison_dots
     from bunny_probe.plots.heatmaps import recall_heatmap as recall_heatmap
     from bunny_probe.plots.heatmaps import wrong_anchor_heatmap as wrong_anchor_heatmap
+    from bunny_probe.plots.intervals import contrast_dots as contrast_dots
+    from bunny_probe.plots.intervals import damage_curves as damage_curves
+    from bunny_probe.plots.intervals import group_dots as group_dots
     from bunny_probe.plots.lengths import length_panels as length_panels
     from bunny_probe.plots.lengths import percentile_ribbon as percentile_ribbon
+    from bunny_probe.plots.surface import depth_curves as depth_curves
     from bunny_probe.plots.timing import latency_ecdf as latency_ecdf
     from bunny_probe.plots.timing import ttft_by_length as ttft_by_length
+    from bunny_probe.plots.unreferenced import unreferenced_curve as unreferenced_curve
 
 _HOMES = {
     "COLOURS": "_look",
@@ -26,11 +31,16 @@ _HOMES = {
     "decay_curve": "curves",
     "entropy_band": "bands",
     "latency_ecdf": "timing",
+    "contrast_dots": "intervals",
+    "damage_curves": "intervals",
+    "depth_curves": "surface",
+    "group_dots": "intervals",
     "length_panels": "lengths",
     "outcome_bars": "bars",
     "percentile_ribbon": "lengths",
     "recall_heatmap": "heatmaps",
     "ttft_by_length": "timing",
+    "unreferenced_curve": "unreferenced",
     "wrong_anchor_heatmap": "heatmaps",
 }
 
