@@ -26,12 +26,13 @@ def unreferenced_curve(fit: UnreferencedFit, ax: Axes | None = None, *, width: f
         if fit.status == "refused" or not fit.cells:
             return refusal(ax, "Unreferenced share", fit.reason)
         x = np.array([c.x for c in fit.cells])
+        fits_well = "no curve fits" not in fit.reason
         start, rise, scale = fit.start.value, fit.rise.value, fit.scale.value
         if start is not None and rise is not None and scale is not None:
             at = np.geomspace(x[0], x[-1], 120)
             ax.plot(
                 at, start + rise * (1 - np.exp(-at / scale)), color=COLOURS["main"],
-                ls="-" if fit.rising else (0, (4, 3)), label="a + b(1 − e^(−k·position))",
+                ls="-" if fit.rising and fits_well else (0, (4, 3)), label="a + b(1 − e^(−k·position))",
             )  # fmt: skip
         bars = np.abs([[c.score - c.low for c in fit.cells], [c.high - c.score for c in fit.cells]])
         ax.errorbar(
@@ -46,10 +47,13 @@ def unreferenced_curve(fit: UnreferencedFit, ax: Axes | None = None, *, width: f
             if fit.rising and rise is not None and scale is not None
             else "The share of unused facts does not depend on their place as far as these data tell"
         )
+        if not fits_well:
+            title = "No curve that rises to a ceiling describes the unused facts: read the points"
         sizes = [c.n for c in fit.cells]
         note = (
             f"n = {fit.counts.used:,} answers, {fit.counts.clusters:,} documents, {min(sizes)} to {max(sizes)} "
-            f"a place; bars {fit.level:.0%}" + ("" if fit.rising else "; dashed: no better than a constant")
+            f"a place; bars {fit.level:.0%}"
+            + ("" if fit.rising and fits_well else "; dashed: not supported by the data")
         )
         cells = "; ".join(f"{c.x:,.0f} tokens {c.score:.2f} (n={c.n})" for c in fit.cells[:24])
         return finish(ax, title, note, f"Share of unused facts by position. {fit.sentence()} Cells: {cells}.")

@@ -63,18 +63,20 @@ def surface(study: Study) -> None:
     if recall.status != "refused":
         plot(lambda width: plots.recall_heatmap(recall, width=width))
     finding(recall.sentence(), tone=tone_of(recall.status))
-    drawn = fits.RecallSurface(depths=tuple(np.linspace(0, 1, 41)))(frame)
     if smooth.status == "refused":
         finding(smooth.sentence(), "Read the cells above.", tone="refused")
         return
+    if smooth.misfit_p is not None and smooth.misfit_p < 0.01:
+        finding(
+            f"A smooth surface over depth and length does not describe these {smooth.counts.used:,} answers "
+            f"(p = {smooth.misfit_p:.2g}), so it is not drawn: recall changes too sharply for it.",
+            "Read the cells above. A sharp edge that moves with length is the mark of a sliding window.",
+            tone="unsure",
+        )
+        return
+    drawn = fits.RecallSurface(depths=tuple(np.linspace(0, 1, 41)))(frame)
     plot(lambda width: plots.depth_curves(_clipped(drawn, recall), recall, width=width))
-    misfit = smooth.misfit_p is not None and smooth.misfit_p < 0.01
-    doubt = f" It does not fit the cells well (p = {smooth.misfit_p:.2g})." if misfit else ""
-    finding(
-        smooth.sentence() + doubt,
-        "Read the cells, not the lines." if misfit else "",
-        tone="unsure" if misfit else "plain",
-    )
+    finding(smooth.sentence())
 
 
 def edges_of_context(study: Study) -> None:
@@ -204,9 +206,9 @@ def unreferenced(study: Study) -> None:
     finding(
         fit.sentence(),
         "The start is an extrapolation to position 0; the rise says how much more is lost far in."
-        if fit.rising
-        else "More documents at more places would show a course, if there is one.",
-        tone=tone_of(fit.status),
+        if fit.rising and not fit.reason
+        else "Do not quote these parameters: read the points, and ask at more places.",
+        tone="unsure" if fit.reason and fit.status == "ok" else tone_of(fit.status),
     )
 
 
