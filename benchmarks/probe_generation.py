@@ -104,7 +104,9 @@ def exactness(name: str, path: Path, lengths: list[int], samples: int, rows: lis
         for seed in range(samples if length < 100 * K else 1):
             for language in languages() if length < LONG else ["en"]:
                 domain = domains(language)[seed % len(domains(language))]
-                rendered = render(probe(length, language, domain, seed), counter)
+                rendered = render(
+                    probe(length, language, domain, 10 * length + seed), counter
+                )  # no document twice
                 counted = len(judge.encode_batch_fast([whole(rendered.messages)], add_special_tokens=False)[0])
                 wrong += counted != length
                 spent += rendered.tokenised

@@ -132,9 +132,10 @@ def _filled(probe: Probe, filler: Filler, length: int, work: _Work) -> tuple[Mes
     closers = stream.closers
     counts = work.known("following", closers)
     planted = work.known("following", [insertion.text for insertion in recipe.insertions])
-    stand_in = closers[0] if closers else "OK."
-    frame = work.chat(_messages(recipe, recipe.head + stand_in + recipe.tail))
-    fixed = frame - work.known("following", [stand_in])[0] + sum(planted)
+    # Two texts stand in for the document: one word alone would touch both the head and the tail.
+    stand_in = closers[:2] if len(closers) > 1 else ("Here it is.", "It ends.")
+    frame = work.chat(_messages(recipe, recipe.head + " ".join(stand_in) + recipe.tail))
+    fixed = frame - sum(work.known("following", stand_in)) + sum(planted)
     spread = _longest_tail(probe, work) - work.known("counts", [recipe.tail])[0]
     plain = " " in recipe.head and " " in recipe.tail and length - fixed >= _SMALL
     measured = not work.counter.additive or not plain or length <= work.counter.verify_below
@@ -194,18 +195,17 @@ def _placed(
 ) -> list[str]:
     """Sentences, closers and insertions in order; `nominal` tokens are what depths are fractions of."""
     sums = document.sums
-    at: list[tuple[int, int]] = []  # (sentences before it, order in the recipe)
+    at: list[tuple[int, float, int]] = []  # (sentences before it, wanted tokens before it, order)
     for order, insertion in enumerate(recipe.insertions):
         if insertion.from_end is not None:
-            target = max(room - insertion.from_end, 0)
-            border = kept + 1 if insertion.from_end == 0 else _nearest(sums, target, kept)
+            target, last = float(max(room - insertion.from_end, 0)), insertion.from_end == 0
         else:
             depth = insertion.depth or 0.0
-            border = kept + 1 if depth >= 1 else _nearest(sums, round(depth * nominal), kept)
-        at.append((border, order))
+            target, last = depth * nominal, depth >= 1
+        at.append((kept + 1 if last else _nearest(sums, target, kept), target, order))
     pieces: list[str] = []
     done = 0
-    for border, order in sorted(at):
+    for border, _, order in sorted(at):
         pieces += document.sentences[done : min(border, kept)]
         if border > kept:
             pieces += ending
@@ -215,7 +215,7 @@ def _placed(
     return [*pieces, *document.sentences[done:kept], *ending]
 
 
-def _nearest(sums: Sequence[int], target: int, kept: int) -> int:
+def _nearest(sums: Sequence[int], target: float, kept: int) -> int:
     """The border among the first `kept` sentences that is nearest to `target` tokens."""
     after = min(bisect_left(sums, target, 0, kept + 1), kept)
     if after and target - sums[after - 1] <= sums[after] - target:
@@ -223,18 +223,18 @@ def _nearest(sums: Sequence[int], target: int, kept: int) -> int:
     return after
 
 
-def _seams(recipe: Recipe, stand_in: str, pieces: Sequence[str], work: _Work) -> int:
+def _seams(recipe: Recipe, stand_in: Sequence[str], pieces: Sequence[str], work: _Work) -> int:
     """What the true first and last words cost at the head and the tail beyond what the stand-in cost."""
     before, behind = recipe.head.rpartition(" ")[2], recipe.tail.partition(" ")[0]
     first, last = pieces[0].partition(" ")[0], pieces[-1].rpartition(" ")[2]
-    other_first, other_last = stand_in.partition(" ")[0], stand_in.rpartition(" ")[2]
-    return _swap(work, first, other_first, before + "%s") + _swap(work, last, other_last, "%s" + behind)
+    other_first, other_last = stand_in[0].partition(" ")[0], stand_in[-1].rpartition(" ")[2]
+    return _swap(work, first, other_first, before=before) + _swap(work, last, other_last, behind=behind)
 
 
-def _swap(work: _Work, mine: str, other: str, around: str) -> int:
-    """Tokens that a word costs inside `around` beyond what it costs alone, against another word there."""
-    if mine == other or around == "%s":
+def _swap(work: _Work, mine: str, other: str, before: str = "", behind: str = "") -> int:
+    """Tokens that a word costs between two texts beyond what it costs alone, against another word there."""
+    if mine == other or not (before or behind):
         return 0
-    texts = [around.replace("%s", mine), mine, around.replace("%s", other), other]
+    texts = [before + mine + behind, mine, before + other + behind, other]
     inside, alone, other_inside, other_alone = work.known("following", texts)
     return (inside - alone) - (other_inside - other_alone)

@@ -368,7 +368,7 @@ def entries(draw: st.DrawFn) -> Entry:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(entries())
 def test_any_entry_within_its_ranges_is_built_exactly_or_refused(entry: Entry) -> None:
     """No combination of allowed values ends in anything but exact prompts, a SuiteError or a LengthError."""

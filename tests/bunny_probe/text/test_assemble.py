@@ -60,7 +60,9 @@ CELLS = [(language, domain) for language in languages() for domain in domains(la
     seed=st.integers(0, 50),
     depths=st.lists(st.floats(0, 1), max_size=5).map(tuple),
     head=st.sampled_from([HEAD, "请阅读下面的文件， 然后回答。\n\n", "Text: ", "«", "", "A\nB\n"]),
-    tail=st.sampled_from([TAIL, "\n\n问题： 密码是什么？", " Now answer.", "?", "\n", "\n\n\tX y", ""]),
+    tail=st.sampled_from(
+        [TAIL, "%s %d? {x} %%", "\n\n问题： 密码是什么？", " Now answer.", "?", "\n", "\n\n\tX y", ""]
+    ),
     system=st.sampled_from([None, "You are brief."]),
 )
 def test_any_prompt_has_exactly_the_asked_tokens(
@@ -134,6 +136,13 @@ def test_an_insertion_stands_at_its_depth_by_tokens(counter: FileCounter, depth:
     assert first / (first + last) == pytest.approx(depth, abs=0.03)
     assert (depth == 0.0) == (before == "")
     assert (depth == 1.0) == (behind == "")
+
+
+def test_neighbours_stand_in_the_order_of_their_depths(counter: FileCounter) -> None:
+    """Where two insertions share a border, the smaller depth stands first, however they are listed."""
+    content = render(probe(1200, depths=(0.5005, 0.5, 0.4995)), counter).messages[-1].content
+    places = [content.index(f"is {i}7{i}31.") for i in range(3)]
+    assert places == sorted(places, reverse=True)
 
 
 @pytest.mark.parametrize("distance", [0, 100, 700])
