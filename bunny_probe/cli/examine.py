@@ -1,0 +1,178 @@
+"""The commands that look at an endpoint itself: doctor and load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bunny_probe.campaign import reach, renderer
+from bunny_probe.cli import app
+from bunny_probe.cli import options as opt
+from bunny_probe.cli.options import status
+from bunny_probe.endpoints import open_endpoint
+from bunny_probe.errors import EndpointError, UsageError
+from bunny_probe.records import Probe, Rendered
+
+if TYPE_CHECKING:
+    from bunny_probe.endpoints.doctor import Diagnosis
+    from bunny_probe.runs.load import LoadRow, Quantile
+
+_out = Console(soft_wrap=True, highlight=False)
+_COLOURS = {"ok": "green", "warning": "yellow", "failure": "red", "unknown": "dim"}
+
+
+@app.command()
+def doctor(
+    endpoint: opt.EndpointUrl = "engine",
+    model: opt.ModelName = "",
+    key_env: opt.KeyEnv = "",
+    dialect: opt.Dialect = "openai-chat",
+    header: opt.Header = None,
+    allow_insecure: opt.AllowInsecure = False,
+    search_context: Annotated[
+        bool,
+        typer.Option("--search-context", help="Look for the context limit by bisection; costs long prompts."),
+    ] = False,
+    most_tokens: Annotated[int, typer.Option(min=1024, help="Longest prompt of that search.")] = 131_072,
+    as_json: opt.Json = False,
+) -> None:
+    """Examine an endpoint: key, model, streaming, usage, log-probabilities, seed, stop, penalties, limits, clock.
+
+    Says what is wrong and what to do about it. About a dozen short requests.
+    """
+    from bunny_probe.endpoints.doctor import examine
+    from bunny_probe.runs import run_sync
+
+    whom = opt.target(endpoint, model, key_env, dialect, header, "", allow_insecure)
+
+    with reach(whom, status) as spec:
+
+        async def look() -> Diagnosis:
+            async with open_endpoint(spec) as opened:
+                return await examine(opened, search_context=search_context, most_tokens=most_tokens)
+
+        found = run_sync(look)
+    if as_json:
+        typer.echo(json.dumps({**asdict(found), "usable": found.usable}, ensure_ascii=False, allow_nan=False))
+    else:
+        table = Table(
+            "step", "", "what was seen", "what to do", box=None, header_style="bold", title=found.endpoint
+        )
+        table.title_justify = "left"
+        for item in found.findings:
+            colour = _COLOURS[item.status]
+            table.add_row(item.step, f"[{colour}]{item.status}[/{colour}]", item.told, item.advice)
+        _out.print(table)
+    if not found.usable:
+        raise EndpointError(f"{found.endpoint} cannot be used as it is: see the failures above")
+
+
+@app.command()
+def load(
+    endpoint: opt.EndpointUrl = "engine",
+    model: opt.ModelName = "",
+    key_env: opt.KeyEnv = "",
+    dialect: opt.Dialect = "openai-chat",
+    header: opt.Header = None,
+    tokenizer: opt.Tokenizer = "",
+    allow_insecure: opt.AllowInsecure = False,
+    lengths: Annotated[str, typer.Option(help="Prompt tokens, separated by commas.")] = "256,1024,4096",
+    concurrencies: Annotated[
+        str, typer.Option(help="Requests in flight, separated by commas.")
+    ] = "1,4,8,16,20",
+    requests: Annotated[int, typer.Option(min=1, help="Requests a cell, after the warm-up.")] = 40,
+    warm_up: Annotated[int, typer.Option(min=0, help="Requests a cell that are not counted.")] = 2,
+    as_json: opt.Json = False,
+) -> None:
+    """Measure time to first token and latency under load: each length at each concurrency, no prompt twice.
+
+    Percentiles carry intervals; one that so few requests cannot bound is left open rather than stated.
+    """
+    from bunny_probe.runs import run_sync
+    from bunny_probe.runs.load import load_table
+
+    cells = _numbers("--lengths", lengths), _numbers("--concurrencies", concurrencies)
+    whom = opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure)
+    with reach(whom, status) as spec, renderer(spec, whom.tokenizer) as render:
+
+        async def measure() -> list[LoadRow]:
+            async with open_endpoint(spec) as opened:
+                return await load_table(
+                    opened,
+                    _prompts(render),
+                    lengths=cells[0],
+                    concurrencies=cells[1],
+                    requests=requests,
+                    warm_up=warm_up,
+                    progress=lambda row: status(
+                        f"{row.prompt_tokens:,} tokens, {row.concurrency} in flight: {row.timed} timed"
+                    ),
+                )
+
+        rows = run_sync(measure)
+    if as_json:
+        typer.echo(json.dumps([{**asdict(row), "error_rate": row.error_rate} for row in rows]))
+        return
+    table = Table(box=None, header_style="bold", title=f"{spec.name}: seconds, 95 % intervals in brackets")
+    table.title_justify = "left"
+    names = (
+        "tokens",
+        "in flight",
+        "n",
+        "errors",
+        "TTFT P50",
+        "TTFT P95",
+        "latency P50",
+        "P95",
+        "P99",
+        "tokens/s",
+    )
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            f"{row.prompt_tokens:,}",
+            str(row.concurrency),
+            str(row.timed),
+            f"{row.error_rate:.0%}",
+            *(_seconds(row.ttft[name]) for name in ("p50", "p95")),
+            *(_seconds(row.latency[name]) for name in ("p50", "p95", "p99")),
+            "-" if row.answer_tokens_per_s is None else f"{row.answer_tokens_per_s:.1f}",
+        )
+    _out.print(table)
+
+
+def _prompts(render: Callable[[Probe], Rendered]) -> Callable[[int, int], Rendered]:
+    """The number-th prompt of so many tokens, none sharing its text with another."""
+    from bunny_probe.families import probes
+    from bunny_probe.suites import Entry
+
+    def prompt(tokens: int, number: int) -> Rendered:
+        entry = Entry(family="length", task="single", lengths=(tokens,), seed=number, where="load table")
+        return render(next(iter(probes(entry))))
+
+    return prompt
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) < 1:
+        raise UsageError(f"{option} {text!r}: write whole numbers above 0, separated by commas")
+    return found
+
+
+def _seconds(quantile: Quantile) -> str:
+    if quantile.value is None:
+        return "n too small"
+    low = "?" if quantile.low is None else f"{quantile.low:.3f}"
+    high = "?" if quantile.high is None else f"{quantile.high:.3f}"
+    return f"{quantile.value:.3f} [{low}, {high}]"
