@@ -37,12 +37,12 @@ def doctor(
     allow_insecure: opt.AllowInsecure = False,
     search_context: Annotated[
         bool,
-        typer.Option("--search-context", help="Look for the context limit by bisection; costs long prompts."),
+        typer.Option("--search-context", help="Look for the context limit; costs long prompts."),
     ] = False,
     most_tokens: Annotated[int, typer.Option(min=1024, help="Longest prompt of that search.")] = 131_072,
     as_json: opt.Json = False,
 ) -> None:
-    """Examine an endpoint: key, model, streaming, usage, log-probabilities, seed, stop, penalties, limits, clock.
+    """Examine an endpoint: key, model, streaming, usage, log-probabilities, seed, penalties, limits, clock.
 
     Says what is wrong and what to do about it. About a dozen short requests.
     """
@@ -83,9 +83,7 @@ def load(
     tokenizer: opt.Tokenizer = "",
     allow_insecure: opt.AllowInsecure = False,
     lengths: Annotated[str, typer.Option(help="Prompt tokens, separated by commas.")] = "256,1024,4096",
-    concurrencies: Annotated[
-        str, typer.Option(help="Requests in flight, separated by commas.")
-    ] = "1,4,8,16,20",
+    concurrencies: Annotated[str, typer.Option(help="Requests in flight.")] = "1,4,8,16,20",
     requests: Annotated[int, typer.Option(min=1, help="Requests a cell, after the warm-up.")] = 40,
     warm_up: Annotated[int, typer.Option(min=0, help="Requests a cell that are not counted.")] = 2,
     as_json: opt.Json = False,
