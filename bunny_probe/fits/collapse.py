@@ -36,11 +36,11 @@ class CollapseFit(Result):
     def sentence(self) -> str:
         if self.status == "refused" or self.onset is None:
             return f"No onset of a confidence collapse: {self.reason}."
-        return (
-            f"Confidence collapses (first token at least as unsure as among {self.choices:g} equal choices) "
-            f"from {self.onset.text()}; {self.counts.used:,} answers from {self.counts.clusters:,} documents, "
-            f"{self.level:.0%} interval."
-        )
+        what = f"first token at least as unsure as among {self.choices:g} equal choices"
+        n = f"{self.counts.used:,} answers from {self.counts.clusters:,} documents, {self.level:.0%} interval"
+        if self.onset.censored:
+            return f"Confidence does not collapse within the probed range ({what}): {self.onset.text()}; {n}."
+        return f"Confidence collapses ({what}) from {self.onset.text()}; {n}."
 
 
 @dataclass(frozen=True, slots=True)

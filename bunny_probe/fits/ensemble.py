@@ -141,7 +141,7 @@ def fit_curves(
     size: npt.ArrayLike,
     models: tuple[str, ...] | None = None,
 ) -> Ensemble:
-    """Fits each curve that the number of positions can carry.
+    """Fits every curve.
 
     `x`: distinct positions, ascending; `k`, `n`: (..., m) effective hits and trials; `df`: degrees of
     freedom of the design effect; `size`: independent trials, for AICc. Raises FitRefused below two positions.
@@ -150,7 +150,8 @@ def fit_curves(
         raise FitRefused("one position alone shows no course: at least two are needed")
     names = tuple(models or CURVES)
     axis = Axis(float(x[0]), float(x[-1]))
-    curves = [CURVES[name] for name in names if CURVES[name].size <= max(x.size - 1, 1)] or [CURVES["constant"]]
+    # all of them, however few the positions: a curve that fits no better still shows what cannot be excluded
+    curves = [CURVES[name] for name in names]
     maxima = tuple(maximise(curve, axis, x, k, n) for curve in curves)
     sizes = np.array([curve.size for curve in curves], dtype=float)
     fits = np.stack([m.log_likelihood for m in maxima], axis=-1)

@@ -196,6 +196,8 @@ class _Region:
             outer, at_outer = np.where(inside, outer, middle), np.where(inside, at_outer, at)
         share = np.clip((wall - at_inner) / np.maximum(at_outer - at_inner, 1e-12), 0.0, 1.0)
         radius = np.where(open_ray, outer, inner + share * (outer - inner))
+        # where the deviance jumps, as at a cliff, a point between the two is outside: stay with the one inside
+        radius = np.where(self.depth(step, radius) <= 1.01 * wall, radius, inner)
         return self.point(step, radius)
 
 

@@ -81,12 +81,16 @@ class Unreferenced:
         rising = rows[0].model == "exponential"
         bounded = low[1] > 0.005
         notes = [warnings_of(rows[0], cells)]
+        start = Estimate(float(value[0]), max(float(low[0]), 0.0), float(high[0]), n, m, self.level)
+        if np.exp(value[2]) < axis.low:
+            notes.append(f"the rise is over before the first probed position, {axis.low:,.0f} tokens")
+            start = Estimate(None, 0.0, float(high[3]), n, m, self.level)
         if not rising:
             notes.append("a constant share explains the data as well, so the rise and its scale mean little")
         return UnreferencedFit(
             status="ok" if rising else "censored",
             reason="; ".join(note for note in notes if note),
-            start=Estimate(float(value[0]), max(float(low[0]), 0.0), float(high[0]), n, m, self.level),
+            start=start,
             rise=Estimate(float(value[1]), max(float(low[1]), 0.0), float(high[1]), n, m, self.level),
             scale=Estimate(
                 float(np.exp(value[2])),
@@ -109,10 +113,10 @@ class Unreferenced:
 
 
 def _parameters(theta: Floats, axis: Axis) -> Floats:
-    """(a, b, ln(1/k)) of the exponential curve's θ."""
+    """(a, b, ln(1/k), share missed at the first position) of the exponential curve's θ."""
     base = 1 / (1 + np.exp(-theta[..., 0]))
     floor = base / (1 + np.exp(-theta[..., 1]))
     k = np.exp(theta[..., 2]) / axis.width
     b = (base - floor) * np.exp(np.minimum(k * axis.low, 50.0))
     b = np.minimum(b, 1 - floor)  # a share cannot be below 0 at position 0
-    return np.asarray(np.stack([1 - floor - b, b, -np.log(k)], axis=-1))
+    return np.asarray(np.stack([1 - floor - b, b, -np.log(k), 1 - base], axis=-1))

@@ -171,3 +171,12 @@ def test_unavailable_log_probabilities_are_an_answer(campaign):
     fit = fits.Entropy()(frame)
     assert fit.status == "refused"
     assert "log-probabilities unavailable in all 120 answers" in fit.sentence()
+
+
+def test_three_lengths_leave_the_whole_gap_open(campaign):
+    """Between two probed lengths nothing says how the score falls: the interval spans nearly all the gap."""
+    fit = fits.Window()(
+        campaign(lambda x, d: np.where(x < 1500, 0.95, 0.2), lengths=(1024, 2048, 4096), documents=60)
+    )
+    assert fit.window.low < 1150
+    assert fit.window.high > 1800
