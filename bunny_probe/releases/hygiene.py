@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from bunny_probe.campaign import Target
 
@@ -29,7 +31,8 @@ def named_variables(targets: Iterable[Target]) -> set[str]:
 
 
 def secret_values(targets: Iterable[Target], environment: Mapping[str, str] | None = None) -> list[bytes]:
-    """Every credential that the environment holds, as it and as JSON would write it; the longest first."""
+    """Every credential that the environment holds, in every form a notebook or page would write it; the longest
+    form first."""
     known = os.environ if environment is None else environment
     named = named_variables(targets)
     values = {
@@ -37,8 +40,15 @@ def secret_values(targets: Iterable[Target], environment: Mapping[str, str] | No
         for name, value in known.items()
         if (name in named and value.strip()) or (_CUSTOM.search(name) and len(value.strip()) >= _SHORTEST)
     }
-    forms = {form.encode() for value in values for form in (value, json.dumps(value)[1:-1])}
+    forms = {form.encode("utf-8", "surrogateescape") for value in values for form in _forms(value)}
     return sorted(forms, key=lambda form: (-len(form), form))
+
+
+def _forms(value: str) -> set[str]:
+    """As it is, as Python, JSON and URLs write it, and each of those within HTML and within JSON."""
+    written = {value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value, safe="")}
+    inside = {html.escape(form, quote=quoted) for form in written for quoted in (True, False)}
+    return written | inside | {json.dumps(form, ensure_ascii=False)[1:-1] for form in written | inside}
 
 
 def child_environment(
