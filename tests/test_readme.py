@@ -1,0 +1,39 @@
+"""The README keeps its promises: every command, notebook and folder that it should name is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from bunny_probe.cli import app, commands, examine, release, tools
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def test_every_command_is_in_the_readme() -> None:
+    """A command that nobody can find does not exist."""
+    assert {commands, examine, release, tools}  # they register the commands
+    names = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert len(names) >= 14
+    assert [name for name in names if f"bunny-probe {name}" not in README] == []
+
+
+def test_every_notebook_is_in_the_readme() -> None:
+    """Likewise for notebooks."""
+    found = [path.stem for path in (ROOT / "notebooks").glob("*.ipynb")]
+    assert found
+    assert [name for name in found if f"`{name}`" not in README] == []
+
+
+def test_every_top_level_folder_is_in_the_readme() -> None:
+    """The layout tells where to go."""
+    folders = "bunny_probe engine probes data notebooks tests benchmarks docs papermill_runs".split()
+    assert [name for name in folders if f"{name}/" not in README or not (ROOT / name).is_dir()] == []
+
+
+def test_the_readme_names_no_machine() -> None:
+    """It speaks of the project alone."""
+    assert "/home/" not in README
+    assert "/root/" not in README
