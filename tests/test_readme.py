@@ -29,7 +29,17 @@ def test_every_notebook_is_in_the_readme() -> None:
 
 def test_every_top_level_folder_is_in_the_readme() -> None:
     """The layout tells where to go."""
-    folders = "bunny_probe engine probes data notebooks tests benchmarks docs papermill_runs".split()
+    folders = [
+        "bunny_probe",
+        "engine",
+        "probes",
+        "data",
+        "notebooks",
+        "tests",
+        "benchmarks",
+        "docs",
+        "papermill_runs",
+    ]
     assert [name for name in folders if f"{name}/" not in README or not (ROOT / name).is_dir()] == []
 
 
