@@ -211,12 +211,14 @@ def _job(request: Request, index: Index, entry: Entry, asked: Asked, name: str, 
     baseline = index.of(baseline_name) if baseline_name else None
     if baseline is not None and asked.name not in baseline.endpoints:
         baseline = None
+    others = [_at(folder, item) / RUN for item in request.endpoints if item.name != asked.name]
     offered: dict[str, Any] = {
         "endpoint": target.endpoint,
         "model": target.model,
         "suite": request.suite_for(notebook),
         "release": request.release,
         "run_path": os.path.relpath(place / RUN, own),
+        "others": ",".join(os.path.relpath(path, own) for path in others if path.exists()),
         "key_env": target.key_env or "",
         "dialect": target.dialect,
         "tokenizer": target.tokenizer or "",

@@ -33,7 +33,7 @@ def folder_name(text: str) -> str:
     """
     if not text.strip():
         raise UsageError("a release needs a name, such as 1.10")
-    name = quote(text, safe="+ ,@=()").replace("~", "%7E")
+    name = quote(text, safe="+ @=()").replace("~", "%7E")
     if name.startswith((".", " ")) or name.lower() in _RESERVED:
         name = f"%{ord(name[0]):02X}{name[1:]}"
     if name.endswith((".", " ")):
