@@ -10,8 +10,13 @@ if TYPE_CHECKING:
     from bunny_probe.plots._look import alt_text as alt_text
     from bunny_probe.plots.bands import entropy_band as entropy_band
     from bunny_probe.plots.bars import outcome_bars as outcome_bars
+    from bunny_probe.plots.character import consistency_by_length as consistency_by_length
+    from bunny_probe.plots.character import entropy_map as entropy_map
+    from bunny_probe.plots.character import portrait as portrait
+    from bunny_probe.plots.character import setting_curve as setting_curve
     from bunny_probe.plots.curves import decay_curve as decay_curve
     from bunny_probe.plots.dots import comparison_dots as comparison_dots
+    from bunny_probe.plots.edits import edit_shifts as edit_shifts
     from bunny_probe.plots.heatmaps import recall_heatmap as recall_heatmap
     from bunny_probe.plots.heatmaps import wrong_anchor_heatmap as wrong_anchor_heatmap
     from bunny_probe.plots.intervals import contrast_dots as contrast_dots
@@ -29,8 +34,11 @@ _HOMES = {
     "alt_text": "_look",
     "comparison_dots": "dots",
     "decay_curve": "curves",
+    "edit_shifts": "edits",
     "entropy_band": "bands",
+    "entropy_map": "character",
     "latency_ecdf": "timing",
+    "consistency_by_length": "character",
     "contrast_dots": "intervals",
     "damage_curves": "intervals",
     "depth_curves": "surface",
@@ -38,7 +46,9 @@ _HOMES = {
     "length_panels": "lengths",
     "outcome_bars": "bars",
     "percentile_ribbon": "lengths",
+    "portrait": "character",
     "recall_heatmap": "heatmaps",
+    "setting_curve": "character",
     "ttft_by_length": "timing",
     "unreferenced_curve": "unreferenced",
     "wrong_anchor_heatmap": "heatmaps",

@@ -103,7 +103,8 @@ def damage_curves(fit: ContrastsFit, ax: Axes | None = None, *, width: float = 7
             else "No damage is shown to cost score"
         )
         sizes = [r.n for _, _, r in rows]
-        note = f"{min(sizes)} to {max(sizes)} pairs a point, the intact twin beside; bars {fit.level:.0%}"
+        per = f"{sizes[0]}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+        note = f"{per} pairs a point, the intact twin beside; bars {fit.level:.0%}"
         dots = "; ".join(f"{r.name} {r.difference:+.2f} (n={r.n})" for _, _, r in rows)
         return finish(ax, title, note, f"Score lost to damage, by kind and amount. {fit.sentence()} {dots}.")
 

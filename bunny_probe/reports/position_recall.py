@@ -38,7 +38,7 @@ def headline(study: Study) -> None:
     """Title, where the data come from, and the numbers to remember."""
     opening(study, f"Where {study.endpoint} finds a fact")
     recall = fits.Recall()(_by_depth(study))
-    window = fits.Window(axis="from_end")(_from_end(study))
+    window = fits.Window(axis="from_end")(from_end(study))
     tiles(
         [
             estimate_tile("Recall over all depths", recall.overall, why=recall.reason),
@@ -130,7 +130,7 @@ def edges_of_context(study: Study) -> None:
 
 def end_window(study: Study) -> None:
     """How far back from the end a fact still counts, in tokens and not in shares of the prompt."""
-    frame = _from_end(study)
+    frame = from_end(study)
     decay = fits.Decay(axis="from_end")(frame)
     window = fits.Window(axis="from_end")(frame)
     if decay.status != "refused":
@@ -235,7 +235,7 @@ def _by_depth(study: Study) -> pd.DataFrame:
     return single if len(single) else frame[frame["task"].isin(_BY_DEPTH)]
 
 
-def _from_end(study: Study) -> pd.DataFrame:
+def from_end(study: Study) -> pd.DataFrame:
     """The probes at stated distances from the end, told as depths; those by depth where there are none."""
     frame = study.family("position")
     placed = frame[frame["task"] == "from_end"]

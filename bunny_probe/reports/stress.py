@@ -281,7 +281,10 @@ def _choice_shares(frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     form = frame["variant"].str.split("/").str[0]
-    scored = frame[frame["score"].notna()].assign(form=form)
+    scored = frame[frame["score"].notna()]
+    scored = scored.assign(form=form.reindex(scored.index))
+    if scored.empty:
+        return pd.DataFrame()
     # a right value without its reason is told by its place, as the document had it
     right = (scored["score"] == 1) & ~scored["label"].isin(("reasoned",))
     place = np.where(scored["variant"].str.endswith("right_first"), "first_wins", "last_wins")
