@@ -36,6 +36,7 @@ def main(folder: Path) -> int:
         "error": error,
         "seconds": round(time.monotonic() - begun, 1),
     }
+    del job["source"]  # where it lay on this machine is of no use elsewhere
     write_json(Path(JOB), {**job, **state})
     return 1 if error else 0
 
@@ -61,8 +62,11 @@ def _run(job: dict[str, Any]) -> str:
 
 
 def _tidy(notebook: Path, name: str) -> None:
-    """Papermill notes where things lay on this machine: of no use elsewhere."""
+    """Papermill notes where things lay on this machine: of no use elsewhere. Pictures need half their bytes."""
+    from bunny_probe.releases.shrink import shrink_pictures
+
     content = read_json(notebook)
+    shrink_pictures(content)
     notes = content.get("metadata", {}).get("papermill", {})
     for key in ("input_path", "output_path"):
         if key in notes:
