@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Characters",
+    "agreement",
     "answers",
     "compare",
     "consistency",
@@ -52,7 +53,7 @@ class Characters:
 def compare(study: Study, others: str = "") -> Characters:
     """The study's model and those beside it (see `beside`). Raises RunError for a file that is not a run."""
     frames = beside(study, others) or {study.endpoint: study.frame}
-    return Characters(study, frames, {name: _agreement(part) for name, part in frames.items()})
+    return Characters(study, frames, {name: agreement(part) for name, part in frames.items()})
 
 
 def headline(models: Characters) -> None:
@@ -256,7 +257,7 @@ def method(models: Characters) -> None:
 # ── parts of the frame ──────────────────────────────────────────────────────────────────────────────
 
 
-def _agreement(frame: pd.DataFrame) -> fits.AgreementFit:
+def agreement(frame: pd.DataFrame) -> fits.AgreementFit:
     """Steadiness from the samples of one temperature, heat and penalty each from the task that varies it."""
     decoding = frame[frame["family"] == "decoding"]
     sampled = fits.Agreement()(_alike(decoding[decoding["task"] == "self_consistency"]))

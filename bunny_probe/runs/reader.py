@@ -126,6 +126,16 @@ class Reader:
                 ),
             )
 
+    def scores(self) -> Iterator[tuple[str, str, str, int, str, float | None]]:
+        """(endpoint, probe id, decoding id, repeat, scorer, value) of every score kept, any scorer's."""
+        yield from map(
+            tuple,
+            self._stream(
+                "SELECT trials.endpoint, probe_id, decoding_id, repeat, scorer, value FROM scores "
+                "JOIN trials ON trials.id = trial_id ORDER BY trials.id, scorer"
+            ),
+        )
+
     def attempts(self, probe_id: str, endpoint: str, decoding_id: str, repeat: int) -> list[Attempt]:
         """Every attempt of one trial, the first one first."""
         rows = self._rows(
