@@ -24,6 +24,10 @@ Floats = npt.NDArray[np.float64]
 # little less than one, so that the interval still holds the truth as often as it says (coverage benchmark).
 _TEMPER = 0.75
 
+# Of the price in prompt tokens. At 1 the search lives on short prompts and on what the curves' shapes say
+# about long ones, and its window is then as wrong as the shapes are.
+_THRIFT = 0.7
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
@@ -70,7 +74,7 @@ class WindowSearch:
     """Pure: what was tried goes in, the next length and the reason come out.
 
     A net of decay curves (all five shapes) is weighed by the likelihood of what was seen. The next length has
-    the largest mutual information between its answers and the window, per prompt token (Lindley 1956;
+    the largest mutual information between its answers and the window for its price (Lindley 1956;
     Watson 2017 for threshold finding). Before data each octave fraction of the window weighs the same.
     """
 
@@ -103,12 +107,12 @@ class WindowSearch:
         if not affordable.any():
             reason = f"stop: {spent:,} of {self.budget:,} prompt tokens are spent"
             return NextLength("censored", reason, None, 0, 0.0, belief, spent)
-        rate = np.where(affordable, gain / net.lengths, -np.inf)
+        rate = np.where(affordable, gain / net.lengths**_THRIFT, -np.inf)
         pick = int(rate.argmax())
         length = int(net.lengths[pick])
         reason = (
-            f"{length:,} tokens tell most per token: {gain[pick] * 1000:.1f} millinats an answer; the window "
-            f"is within {belief.width:.2f} octaves so far"
+            f"{length:,} tokens tell most for their price, {gain[pick] * 1000:.1f} millinats an answer; "
+            f"the window is within {belief.width:.2f} octaves so far"
         )
         return NextLength("ok", reason, length, self.repeats, float(gain[pick]), belief, spent)
 
@@ -163,10 +167,11 @@ class _Net:
     def information(self, weight: Floats) -> Floats:
         """Mutual information of one answer at each candidate with the window's bin, in nats."""
         mass = np.bincount(self.bin, weights=weight, minlength=self.edges.size)
-        inside = np.zeros((self.edges.size, self.lengths.size))
-        np.add.at(inside, self.bin, weight[:, None] * self.p)
-        seen = mass > 1e-12
-        given = inside[seen] / mass[seen, None]
+        present, start = np.unique(self.bin, return_index=True)  # curves are sorted by bin
+        inside = np.add.reduceat(weight[:, None] * self.p, start, axis=0)
+        likely = mass[present] > 1e-12
+        seen = present[likely]
+        given = inside[likely] / mass[seen, None]
         return np.asarray(_entropy(weight @ self.p) - mass[seen] @ _entropy(given))
 
 
@@ -190,6 +195,8 @@ def _net(shortest: int, longest: int, fraction: float, candidates: int) -> _Net:
         bins.append(np.where(crossing > edges[-1], edges.size - 1, np.clip(where, 0, edges.size - 2)))
         groups.append(np.full(len(theta), number))
     p, where, group = np.concatenate(values), np.concatenate(bins).astype(np.int64), np.concatenate(groups)
+    order = np.argsort(where, kind="stable")
+    p, where, group = p[order], where[order], group[order]
     # each bin weighs the same, "beyond" as much as two octaves; within a bin each shape weighs the same
     pair = where * len(CURVES) + group
     size = np.bincount(pair, minlength=edges.size * len(CURVES))
@@ -211,8 +218,9 @@ def _dense(name: str, axis: Axis) -> Floats:
         grid = np.meshgrid(*[np.asarray(v, dtype=float) for v in parts], indexing="ij")
         return np.stack([g.ravel() for g in grid], axis=-1)
 
-    levels = logit([0.35, 0.5, 0.62, 0.72, 0.8, 0.86, 0.91, 0.95, 0.98, 0.995])
-    places = np.linspace(0.0, 1.12, 60) * axis.span
+    # fine: an error of the base shifts the window of a shallow curve far
+    levels = logit([0.35, 0.5, 0.6, 0.66, 0.71, *np.arange(0.75, 0.99, 0.0145), 0.995])
+    places = np.linspace(0.0, 1.12, 90) * axis.span
     if name == "constant":
         return cross(levels)
     if name == "power":
@@ -220,5 +228,7 @@ def _dense(name: str, axis: Axis) -> Floats:
     if name == "exponential":
         return cross(levels, logit([0.002, 0.15, 0.4, 0.65]), np.log(np.geomspace(0.02, 200, 60)))
     if name == "logistic":
-        return cross(levels, np.log([0.8, 1.5, 3.0, 6.0, 15.0]), places, logit([0.002, 0.25]))
+        shallow = cross(levels, np.log([0.8, 1.5, 3.0]), places[::2], logit([0.002, 0.2]))
+        steep = cross(levels[::3], np.log([6.0, 25.0, 300.0]), places, logit([0.002, 0.12, 0.3]))
+        return np.concatenate([shallow, steep])
     return cross(levels, np.linspace(0.0, 0.98, 40) * axis.span, np.log([0.08, 0.2, 0.5, 1.2]))
