@@ -62,9 +62,11 @@ def move_dots(
         labels = [fill(f"{m.label}: {m.verdict}", 18 if narrow else 44) for m in moves]
         ax.set_yticks(range(len(moves)), labels, fontsize=8.5 if narrow else 10)
         ax.set_ylim(len(moves) - 0.5, -0.5)
-        reach = max(max(abs(m.low), abs(m.high)) for m in moves)
-        reach = max(reach, margin or 0.0) or 1.0
-        ax.set_xlim(-1.08 * reach, 1.08 * reach)
+        edge = margin or 0.0
+        low, high = min(-edge, *(m.low for m in moves)), max(edge, *(m.high for m in moves))
+        low, high = min(low, 0.0), max(high, 0.0)
+        pad = 0.06 * (high - low) or 1.0
+        ax.set_xlim(low - pad, high + pad)
         ax.set_xlabel(f"difference, {unit}")
         ax.grid(axis="y", visible=False)
         return finish(ax, title, note, _alt(moves, unit))

@@ -46,11 +46,11 @@ _TIMES = ("ttft_p50", "ttft_p95", "latency_p50", "latency_p95")
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One number's move with its verdict, corrected for all numbers compared."""
+    """One number's move with its verdict."""
 
     difference: Difference
     verdict: Verdict
-    p: float | None  # Holm-corrected
+    p: float | None  # corrected among the questions of its kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +149,25 @@ def _moves(before: pd.DataFrame, after: pd.DataFrame, margin: float, level: floa
     names = dict.fromkeys(item.name for frame in (after, before) for item in measures(frame))
     found = [differ(measure_named(name), before, after, level=level) for name in names]
     found = [item for item in found if item.value is not None or item.before.value is not None]
-    tested = [item.p for item in found if item.p is not None]
-    corrected = iter(adjusted(tested))
-    moved = []
-    for item in found:
-        p = None if item.p is None else next(corrected)
-        moved.append(Moved(item, verdict(item, margin=margin, p=p), p))
-    return tuple(moved)
+    corrected = _corrected(found)
+    return tuple(
+        Moved(item, verdict(item, margin=margin, p=corrected.get(item.measure)), corrected.get(item.measure))
+        for item in found
+    )
+
+
+def _corrected(found: Sequence[Difference]) -> dict[str, float]:
+    """Measure → p corrected among the questions of its kind: what it says, and how fast (Holm 1979).
+
+    A neutral measure is never called better or worse, so it asks no question that needs correcting.
+    """
+    judged = [item for item in found if item.p is not None and item.after.direction != "neutral"]
+    kinds = [[item for item in judged if (item.measure in _TIMES) == timed] for timed in (False, True)]
+    return {
+        item.measure: p
+        for kind in kinds
+        for item, p in zip(kind, adjusted([item.p or 0.0 for item in kind]), strict=True)
+    }
 
 
 # ── sections ────────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +208,7 @@ def _verdict_on(case: Regression, other: Against) -> None:
     if undecided:
         parts.append(f"undecided: {', '.join(move.difference.after.title for move in undecided)}")
     finding(
-        f"Against the {other.name}, {len(other.moves)} numbers, corrected for their number: "
+        f"Against the {other.name}, {len(other.moves)} numbers compared, corrected for how many: "
         f"{'; '.join(parts)}.",
         _advice(worse, better),
         tone="bad" if worse else "plain",
@@ -226,7 +238,10 @@ def quality(case: Regression) -> None:
             "corrected p and verdict",
             text_columns=["metric", "verdict", "why not"],
         )
-        finding(other.compared.sentence(), tone="bad" if other.compared.verdict == "worse" else "plain")
+        finding(
+            f"All scored probes together: {other.compared.sentence()}",
+            tone="bad" if other.compared.verdict == "worse" else "plain",
+        )
 
 
 def speed(case: Regression) -> None:
@@ -365,8 +380,9 @@ def method(case: Regression) -> None:
         "unit. Scores: sign-flip test and smoothed interval of the documents' differences. Times: labels "
         "exchanged within each probe, bootstrap of documents. *Same*: the whole interval lies within "
         f"the margin ({100 * case.margin:g} points, or {case.margin:.0%} of the value before); *better* and "
-        f"*worse*: it lies to one side of 0 and p is below {1 - case.level:.2g} after Holm's correction over all numbers; "
-        "*undecided*: neither. Sameness of models: permutation test on the answers' n-grams and the first token's distribution within probes."
+        f"*worse*: it lies to one side of 0 and p is below {1 - case.level:.2g}, corrected by Holm's method "
+        "among the numbers of a kind (what it says, how fast); *undecided*: neither. Sameness of models: "
+        "permutation test on the answers' n-grams and the first token's distribution within probes."
     )
 
 
@@ -405,11 +421,12 @@ def _quality_title(other: Against) -> str:
 
 def _speed_title(other: Against) -> str:
     times = [m for m in other.moves if m.difference.measure in _TIMES]
-    slower = [m.difference.after.title for m in times if m.verdict == "worse"]
-    faster = [m.difference.after.title for m in times if m.verdict == "better"]
+    slower, faster = (sum(m.verdict == word for m in times) for word in ("worse", "better"))
     if slower:
-        return f"Slower than the {other.name}: {', '.join(slower)}"
-    return f"Faster than the {other.name}: {', '.join(faster)}" if faster else "No time was shown to move"
+        return f"{slower} of {len(times)} times got longer against the {other.name}"
+    if faster:
+        return f"{faster} of {len(times)} times got shorter against the {other.name}"
+    return f"No time was shown to move against the {other.name}"
 
 
 def _dot(move: Moved, scale: float) -> Move:
@@ -426,12 +443,15 @@ def _base(told: Difference) -> float:
 def _row(move: Moved) -> dict[str, object]:
     told, unit = move.difference, move.difference.after.unit
     low, high = amount(told.low, unit, signed=True, bare=True), amount(told.high, unit, signed=True, bare=True)
-    return {
-        "metric": told.after.title,
+    cells = {
         "before": _plain(told.before),
         "now": _plain(told.after),
         "difference": amount(told.value, unit, signed=True),
         "interval": "—" if told.low is None else f"{low} to {high}",
+    }
+    return {
+        "metric": told.after.title,
+        **{name: text.replace(" ", "\N{NO-BREAK SPACE}") for name, text in cells.items()},
         "n": told.n,
         "p": move.p,
         "verdict": move.verdict if told.value is not None else "not compared",
