@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bunny_probe.fits.audit import ScorerEditsFit as ScorerEditsFit
     from bunny_probe.fits.audit import ScorerSwaps as ScorerSwaps
     from bunny_probe.fits.audit import ScorerSwapsFit as ScorerSwapsFit
+    from bunny_probe.fits.bradley_terry import BradleyTerry as BradleyTerry
+    from bunny_probe.fits.bradley_terry import BradleyTerryFit as BradleyTerryFit
     from bunny_probe.fits.collapse import Collapse as Collapse
     from bunny_probe.fits.collapse import CollapseFit as CollapseFit
     from bunny_probe.fits.compare import Compare as Compare
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from bunny_probe.fits.power import PlanForShare as PlanForShare
     from bunny_probe.fits.power import SampleSize as SampleSize
     from bunny_probe.fits.proportions import wilson as wilson
+    from bunny_probe.fits.ranking import Ranking as Ranking
+    from bunny_probe.fits.ranking import RankingFit as RankingFit
     from bunny_probe.fits.recall import Recall as Recall
     from bunny_probe.fits.recall import RecallFit as RecallFit
     from bunny_probe.fits.result import Counts as Counts
@@ -63,6 +67,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agreement": "agreement",
     "AgreementFit": "agreement",
+    "BradleyTerry": "bradley_terry",
+    "BradleyTerryFit": "bradley_terry",
     "Collapse": "collapse",
     "CollapseFit": "collapse",
     "Compare": "compare",
@@ -88,6 +94,8 @@ _HOMES = {
     "PlanForDifference": "power",
     "PlanForShare": "power",
     "Question": "compare",
+    "Ranking": "ranking",
+    "RankingFit": "ranking",
     "Recall": "recall",
     "RecallFit": "recall",
     "RecallSurface": "surface",

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bunny_probe.plots._look import COLOURS as COLOURS
     from bunny_probe.plots._look import alt_text as alt_text
+    from bunny_probe.plots.arena import pareto_front as pareto_front
+    from bunny_probe.plots.arena import preference_dots as preference_dots
+    from bunny_probe.plots.arena import ranking_dots as ranking_dots
     from bunny_probe.plots.bands import entropy_band as entropy_band
     from bunny_probe.plots.bars import outcome_bars as outcome_bars
     from bunny_probe.plots.character import consistency_by_length as consistency_by_length
@@ -45,8 +48,11 @@ _HOMES = {
     "group_dots": "intervals",
     "length_panels": "lengths",
     "outcome_bars": "bars",
+    "pareto_front": "arena",
     "percentile_ribbon": "lengths",
     "portrait": "character",
+    "preference_dots": "arena",
+    "ranking_dots": "arena",
     "recall_heatmap": "heatmaps",
     "setting_curve": "character",
     "ttft_by_length": "timing",

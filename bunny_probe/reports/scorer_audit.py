@@ -182,8 +182,8 @@ def swap_models(audited: Audited) -> None:
     held = [s for s in audited.swaps.swaps if s.swap == "models"]
     orders = {tuple(name for name, _ in sorted(s.means, key=lambda m: -m[1])) for s in held}
     finding(
-        f"The {len(held)} scorers put the models in {len(orders)} different "
-        f"order{'s' if len(orders) > 1 else ''}.",
+        f"The {len(held)} scorers put the models in "
+        + ("the same order." if len(orders) == 1 else f"{len(orders)} different orders."),
         "Where scorers disagree on who is better, read the answers before you choose."
         if len(orders) > 1
         else "",

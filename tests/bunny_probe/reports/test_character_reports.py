@@ -103,7 +103,7 @@ def test_a_scorer_of_substance_is_told_from_one_of_dress(run: Path, monkeypatch:
         if name not in {"Audited", "audit"}:
             getattr(scorer_audit, name)(audited)
     text = "\n".join(page)
-    assert "1 different order." in text
+    assert "put the models in the same order." in text
     assert "nan" not in text
 
 
