@@ -73,7 +73,7 @@ def _bar(title: str, console: Console) -> Iterator[Report]:
 
         def report(update: Standing) -> None:
             bars.update(
-                task, completed=update.done, total=update.total, eta=left(update.eta_s), note=_note(update)
+                task, completed=update.done, total=update.total, eta=left(update.eta_s), note=update.note
             )
 
         yield report
@@ -88,15 +88,10 @@ def _lines(title: str, console: Console) -> Report:
         if now - last < _SECONDS_BETWEEN_LINES and update.done < update.total:
             return
         last = now
-        parts = [f"{title}: {update.done}/{update.total}", left(update.eta_s), _note(update)]
+        parts = [f"{title}: {update.done}/{update.total}", left(update.eta_s), update.note]
         console.print(", ".join(part for part in parts if part), highlight=False, markup=False)
 
     return report
-
-
-def _note(update: Standing) -> str:
-    failed = f"{update.failures} not answered" if update.failures else ""
-    return ", ".join(part for part in (failed, update.note) if part)
 
 
 def left(seconds: float | None) -> str:
