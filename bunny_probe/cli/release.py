@@ -211,7 +211,9 @@ def compare(
         table = Table("metric", found["first"], found["second"], "difference", "verdict", box=None,
                       header_style="bold")  # fmt: skip
         for told in part["metrics"]:
-            table.add_row(told["title"], told["before"], told["after"], told["difference"], told["verdict"])
+            table.add_row(
+                told["title"], told["before_text"], told["after_text"], told["difference_text"], told["verdict"]
+            )
         _out.print(table)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bunny_probe.measures.values import measure_all as measure_all
     from bunny_probe.measures.values import measured as measured
     from bunny_probe.measures.verdicts import Verdict as Verdict
+    from bunny_probe.measures.verdicts import corrected as corrected
     from bunny_probe.measures.verdicts import verdict as verdict
     from bunny_probe.measures.wording import amount as amount
 
@@ -33,6 +34,7 @@ _HOMES = {
     "Measured": "values",
     "Verdict": "verdicts",
     "amount": "wording",
+    "corrected": "verdicts",
     "differ": "differences",
     "matching": "catalogue",
     "measure_all": "values",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bunny_probe.errors import FitRefused
 from bunny_probe.fits.means import cluster_mean
 from bunny_probe.fits.paired import paired_difference, sign_flip_p, unpaired_difference
+from bunny_probe.fits.result import plain
 from bunny_probe.fits.sample import Sample, take
 from bunny_probe.measures.catalogue import Measure
 from bunny_probe.measures.values import Measured, measured
@@ -54,7 +55,8 @@ class Difference:
         return _negative(self.value), _negative(self.high), _negative(self.low)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        found: dict[str, Any] = plain(self)  # without NaN, for which JSON has no word
+        return found
 
 
 def differ(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,11 @@ from bunny_probe.errors import FitRefused
 from bunny_probe.fits.distribution import percentile
 from bunny_probe.fits.means import cluster_mean
 from bunny_probe.fits.proportions import critical, wilson
+from bunny_probe.fits.result import plain
 from bunny_probe.fits.sample import Sample, cells_of, take
 from bunny_probe.fits.window import Window
 from bunny_probe.measures.catalogue import Direction, Measure, measures
+from bunny_probe.measures.wording import amount
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +42,15 @@ class Measured:
     reason: str = ""  # why there is no value, or what it must not be read without
     probed_to: float | None = None  # of a window that was not left: the longest length asked
 
+    def text(self) -> str:
+        """The value for people; `beyond 131,072 tokens` for a window that was not left."""
+        if self.value is None and self.probed_to is not None:
+            return f"beyond {self.probed_to:,.0f} tokens"
+        return amount(self.value, self.unit)
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        found: dict[str, Any] = plain(self)  # without NaN, for which JSON has no word
+        return found
 
 
 def measure_all(frame: pd.DataFrame, *, level: float = 0.95) -> dict[str, Measured]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+from bunny_probe.fits.compare import adjusted
 from bunny_probe.measures.differences import Difference
 
-__all__ = ["Verdict", "verdict"]
+__all__ = ["Verdict", "corrected", "verdict"]
 
 Verdict = Literal["better", "same", "worse", "undecided"]
 
@@ -30,3 +32,17 @@ def verdict(move: Difference, *, margin: float = 0.05, share: float = 0.05, p: f
     if not shown or move.after.direction == "neutral":
         return "undecided"
     return "worse" if worse > 0 else "better"
+
+
+def corrected(moves: Sequence[Difference]) -> dict[str, float]:
+    """Measure → p corrected among the questions of its kind: what it says, and how fast (Holm 1979).
+
+    A neutral measure is never called better or worse, so it asks no question that needs correcting.
+    """
+    judged = [move for move in moves if move.p is not None and move.after.direction != "neutral"]
+    kinds = [[move for move in judged if (move.after.unit == "s") == timed] for timed in (False, True)]
+    return {
+        move.measure: p
+        for kind in kinds
+        for move, p in zip(kind, adjusted([move.p or 0.0 for move in kind]), strict=True)
+    }

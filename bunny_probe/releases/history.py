@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bunny_probe.errors import UsageError
-from bunny_probe.measures import amount, differ, measures, verdict
+from bunny_probe.measures import amount, corrected, differ, measures, verdict
 from bunny_probe.releases.index import Entry, Index
 from bunny_probe.releases.job import REPORT, read_json
 from bunny_probe.releases.places import folder_name
@@ -54,6 +54,7 @@ def compare_releases(
         before, after = (load_results(place) for place in places)
         fit = Compare(margin=margin)(before, after)
         moves = [differ(measure, before, after) for measure in measures(after)]
+        p = corrected(moves)
         parts[name] = {
             "sentence": fit.sentence(),
             "compare": fit.to_json(),
@@ -61,10 +62,11 @@ def compare_releases(
                 {
                     **move.to_json(),
                     "title": move.after.title,
-                    "verdict": verdict(move, margin=margin),
-                    "before": amount(move.before.value, move.after.unit),
-                    "after": amount(move.after.value, move.after.unit),
-                    "difference": amount(move.value, move.after.unit, signed=True),
+                    "verdict": verdict(move, margin=margin, p=p.get(move.measure)),
+                    "p_corrected": p.get(move.measure),
+                    "before_text": move.before.text(),
+                    "after_text": move.after.text(),
+                    "difference_text": amount(move.value, move.after.unit, signed=True),
                 }
                 for move in moves
             ],

@@ -181,17 +181,9 @@ def _numbers(difference: Difference, release: str, level: float) -> str:
     unit = after.unit
     low, high = amount(difference.low, unit, signed=True, bare=True), amount(difference.high, unit, signed=True)
     return (
-        f"{after.title} {_value(after)}, {release} had {_value(before)}; difference "
+        f"{after.title} {after.text()}, {release} had {before.text()}; difference "
         f"{amount(difference.value, unit, signed=True)} ({level:.0%} interval {low} to {high}, "
         f"{difference.n:,} {'probes in both runs' if difference.paired else 'answers, not paired'})"
-    )
-
-
-def _value(told: Measured) -> str:
-    return (
-        f"beyond {told.probed_to:,.0f} tokens"
-        if told.value is None and told.probed_to
-        else amount(told.value, told.unit)
     )
 
 

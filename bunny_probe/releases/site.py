@@ -66,7 +66,7 @@ def build_site(index: Index, out: Path) -> Path:
     )  # fmt: skip
     environment.filters |= {
         "url": lambda text: quote(str(text)),
-        "value": _value,
+        "value": Measured.text,
         "interval": _interval,
         "day": lambda text: str(text)[:16].replace("T", " "),
     }
@@ -142,12 +142,6 @@ def _trends(pages: Sequence[Page]) -> dict[str, list[Trend]]:
         ]
         for endpoint, metrics in sorted(found.items())
     }  # fmt: skip
-
-
-def _value(told: Measured) -> str:
-    if told.value is None and told.probed_to is not None:
-        return f"beyond {told.probed_to:,.0f} tokens"
-    return amount(told.value, told.unit)
 
 
 def _interval(told: Measured) -> str:

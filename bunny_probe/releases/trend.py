@@ -43,16 +43,14 @@ class Trend:
     def sentence(self) -> str:
         """The latest value with interval and n, and how many runs there are."""
         last = self.points[-1].told
-        beyond = last.value is None
-        value = f"beyond {last.probed_to:,.0f} tokens" if beyond else amount(last.value, self.unit)
         interval = (
             ""
-            if beyond
+            if last.value is None
             else f", {last.level:.0%} interval {amount(last.low, self.unit, bare=True)} to "
             f"{amount(last.high, self.unit)}"
         )
         runs = f"{len(self.points)} run" + "s" * (len(self.points) > 1)
-        return f"{self.points[-1].release}: {value}{interval}, n = {last.n:,}; {runs}, {self.better}."
+        return f"{self.points[-1].release}: {last.text()}{interval}, n = {last.n:,}; {runs}, {self.better}."
 
 
 def trend_svg(trend: Trend) -> str:
@@ -130,7 +128,7 @@ def _rows(trend: Trend) -> str:
 
 def _value(told: Measured) -> str:
     if told.value is None:
-        return f"beyond {told.probed_to:,.0f} tokens"
+        return told.text()
     low, high = amount(told.low, told.unit, bare=True), amount(told.high, told.unit, bare=True)
     return f"{amount(told.value, told.unit)} ({low} to {high}, n = {told.n:,})"
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from bunny_probe import fits
 from bunny_probe.errors import UsageError
-from bunny_probe.fits.compare import adjusted
 from bunny_probe.measures import (
     Difference,
     Measured,
     Verdict,
     amount,
+    corrected,
     differ,
     measure_all,
     measure_named,
@@ -149,25 +149,10 @@ def _moves(before: pd.DataFrame, after: pd.DataFrame, margin: float, level: floa
     names = dict.fromkeys(item.name for frame in (after, before) for item in measures(frame))
     found = [differ(measure_named(name), before, after, level=level) for name in names]
     found = [item for item in found if item.value is not None or item.before.value is not None]
-    corrected = _corrected(found)
+    p = corrected(found)
     return tuple(
-        Moved(item, verdict(item, margin=margin, p=corrected.get(item.measure)), corrected.get(item.measure))
-        for item in found
+        Moved(item, verdict(item, margin=margin, p=p.get(item.measure)), p.get(item.measure)) for item in found
     )
-
-
-def _corrected(found: Sequence[Difference]) -> dict[str, float]:
-    """Measure → p corrected among the questions of its kind: what it says, and how fast (Holm 1979).
-
-    A neutral measure is never called better or worse, so it asks no question that needs correcting.
-    """
-    judged = [item for item in found if item.p is not None and item.after.direction != "neutral"]
-    kinds = [[item for item in judged if (item.measure in _TIMES) == timed] for timed in (False, True)]
-    return {
-        item.measure: p
-        for kind in kinds
-        for item, p in zip(kind, adjusted([item.p or 0.0 for item in kind]), strict=True)
-    }
 
 
 # ── sections ────────────────────────────────────────────────────────────────────────────────────────
@@ -444,8 +429,8 @@ def _row(move: Moved) -> dict[str, object]:
     told, unit = move.difference, move.difference.after.unit
     low, high = amount(told.low, unit, signed=True, bare=True), amount(told.high, unit, signed=True, bare=True)
     cells = {
-        "before": _plain(told.before),
-        "now": _plain(told.after),
+        "before": told.before.text(),
+        "now": told.after.text(),
         "difference": amount(told.value, unit, signed=True),
         "interval": "—" if told.low is None else f"{low} to {high}",
     }
@@ -460,13 +445,7 @@ def _row(move: Moved) -> dict[str, object]:
 
 
 def _now(told: Measured) -> dict[str, object]:
-    return {"metric": told.title, "value": _plain(told), "interval": _interval(told), "of": told.denominator}
-
-
-def _plain(told: Measured) -> str:
-    if told.value is None and told.probed_to is not None:
-        return f"beyond {told.probed_to:,.0f}"
-    return amount(told.value, told.unit)
+    return {"metric": told.title, "value": told.text(), "interval": _interval(told), "of": told.denominator}
 
 
 def _interval(told: Measured) -> str:
