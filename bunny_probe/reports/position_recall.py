@@ -74,9 +74,9 @@ def surface(study: Study) -> None:
             tone="unsure",
         )
         return
-    drawn = fits.RecallSurface(depths=tuple(np.linspace(0, 1, 41)))(frame)
-    plot(lambda width: plots.depth_curves(_clipped(drawn, recall), recall, width=width))
-    finding(smooth.sentence())
+    drawn = _clipped(fits.RecallSurface(depths=tuple(np.linspace(0, 1, 41)))(frame), recall)
+    plot(lambda width: plots.depth_curves(drawn, recall, width=width))
+    finding(drawn.sentence())
 
 
 def edges_of_context(study: Study) -> None:
@@ -124,7 +124,10 @@ def edges_of_context(study: Study) -> None:
         )
     else:
         plan = fits.PlanForDifference(difference=0.1)()
-        advice = f"Nothing is shown. To see a difference of 10 points takes {_lower(plan.sentence())}"
+        advice = (
+            f"Nothing is shown. A difference of 10 points would take about {plan.documents:,} documents to see "
+            "four times in five."
+        )
     finding(words, advice, tone="plain" if strong or weak else "unsure")
 
 
@@ -138,7 +141,7 @@ def end_window(study: Study) -> None:
     found = window.window
     advice = "Ask at distances on both sides of the fall, and more documents."
     if found is not None and found.censored:
-        advice = f"Nothing is forgotten up to {found.probed_to:,.0f} tokens from the end: ask further back."
+        advice = f"No fall was found up to {found.probed_to:,.0f} tokens from the end: ask further back."
     elif found is not None and found.low is not None:
         advice = f"Repeat what matters within the last {found.low:,.0f} tokens, the interval's lower end."
     finding(window.sentence(), advice, tone=tone_of(window.status))
@@ -286,7 +289,3 @@ def _spoken(estimate: fits.Estimate | None, *, signed: bool = False) -> str:
 
 def _contrast_why(fit: fits.RecallFit) -> str:
     return fit.reason or "the suite asks at no length both near an edge and in the middle"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
