@@ -71,7 +71,7 @@ def headline(study: Study) -> None:
             Tile(
                 "Stress probes passed",
                 f"{row.score:.0%}",
-                f"95 % interval {row.low:.0%} to {row.high:.0%}, n = {row.n} of {row.asked} asked",
+                f"95% interval {row.low:.0%} to {row.high:.0%}, n = {row.n} of {row.asked} asked",
             )
         )
     tiles(shown)
@@ -147,6 +147,8 @@ def position_recall(study: Study) -> None:
     fit = fits.Recall()(study.family("position"))
     plot(lambda width: plots.recall_heatmap(fit, width=width))
     finding(fit.sentence(), _recency_advice(fit), tone=_tone(fit.status))
+    if ends := _ends(fit):
+        finding(ends)
 
 
 def wrong_anchors(study: Study) -> None:
@@ -176,15 +178,22 @@ def wrong_anchors(study: Study) -> None:
 def stress(study: Study) -> None:
     """How it acts when the input turns hostile."""
     frame = study.family("stress")
-    fit = Groups(by=("task", "variant"))(frame)
+    fit = Groups(by=("task",))(frame)
     finding(fit.sentence(), tone=_tone(fit.status))
-    if fit.status != "refused":
-        rows = fit.table().sort_values(["score", "task"], na_position="last")
-        table(
-            rows.drop(columns="clusters"),
-            "Stress probes by task and variant: mean score with 95 % interval, scored answers and rows asked",
-            text_columns=["task", "variant"],
-        )
+    if fit.status == "refused":
+        return
+    table(
+        fit.table().drop(columns="clusters"),
+        "Stress probes by task: mean score with 95% interval, scored answers and requests",
+        text_columns=["task"],
+    )
+    finer = Groups(by=("task", "variant"))(frame).table().drop(columns="clusters")
+    table(
+        finer.sort_values(["task", "score", "variant"], na_position="last"),
+        "The same by variant",
+        text_columns=["task", "variant"],
+        folded=True,
+    )
 
 
 def confidence(study: Study) -> None:
@@ -200,7 +209,8 @@ def confidence(study: Study) -> None:
 
 def timing(study: Study) -> None:
     """How long it takes, from outside."""
-    frame = study.frame
+    planted = study.frame["family"].isin(["length", "position"])  # the others have a natural length each
+    frame = study.frame[planted] if planted.any() else study.frame
     cached = frame["cached_tokens"].fillna(0) > 0
     fresh = frame[~cached]
     plot(lambda width: plots.ttft_by_length(fresh, width=width))
@@ -308,12 +318,34 @@ def _window_advice(window: fits.WindowFit) -> str:
 
 def _recency_advice(fit: fits.RecallFit) -> str:
     contrasts: Sequence[tuple[str, fits.Estimate | None]] = (("end", fit.recency), ("start", fit.primacy))
-    strong = [
-        name for name, estimate in contrasts if estimate and estimate.low is not None and estimate.low > 0
-    ]
+    strong = [name for name, e in contrasts if e and e.low is not None and e.low > 0]
+    weak = [name for name, e in contrasts if e and e.high is not None and e.high < 0]
+    advice = []
     if strong:
-        return f"Put what must be found at the {' or the '.join(strong)} of the context."
-    return "No part of the context is shown to be better than the middle; more repeats would narrow this."
+        advice.append(f"Put what must be found at the {' or the '.join(strong)} of the context.")
+    if weak:
+        advice.append(f"Do not leave it at the {' or the '.join(weak)}: recall there is below the middle's.")
+    return " ".join(advice) or "No part is shown to differ from the middle; more documents would narrow this."
+
+
+def _ends(fit: fits.RecallFit) -> str:
+    """The last anchor against the first at the longest length, where both were asked."""
+    from bunny_probe.fits.proportions import mover_difference
+
+    if len(fit.depths) < 2 or not fit.lengths:
+        return ""
+    cells = {(cell.depth, cell.length): cell for cell in fit.cells if cell.n}
+    first = cells.get((fit.depths[0], fit.lengths[-1]))
+    last = cells.get((fit.depths[-1], fit.lengths[-1]))
+    if first is None or last is None:
+        return ""
+    low, high = mover_difference((last.recall, last.low, last.high), (first.recall, first.low, first.high))
+    return (
+        f"At {fit.lengths[-1]:,.0f} tokens the last anchor (depth {last.depth:g}) is given in "
+        f"{last.recall:.2f} [{last.low:.2f}, {last.high:.2f}] of {last.n} answers and the first (depth {first.depth:g}) in "
+        f"{first.recall:.2f} [{first.low:.2f}, {first.high:.2f}] of {first.n}: a difference of "
+        f"{last.recall - first.recall:+.2f} [{low:+.2f}, {high:+.2f}] ({fit.level:.0%} intervals)."
+    )
 
 
 def _number(value: float | None) -> str:

@@ -62,9 +62,15 @@ def figure(drawn: Figure, alt: str) -> None:
 
 
 def table(
-    frame: pd.DataFrame, caption: str, *, text_columns: Iterable[str] = (), digits: int = 3, rows: int = 60
+    frame: pd.DataFrame,
+    caption: str,
+    *,
+    text_columns: Iterable[str] = (),
+    digits: int = 3,
+    rows: int = 60,
+    folded: bool = False,
 ) -> None:
-    """Show a table with a caption; longer than `rows` is cut, and says so."""
+    """Show a table with a caption; longer than `rows` is cut, and says so. `folded`: opened on demand."""
     wordy = set(text_columns)
     shown = frame.head(rows)
     head = "".join(f'<th scope="col"{_wordy(name in wordy)}>{escape(str(name))}</th>' for name in shown.columns)
@@ -79,10 +85,11 @@ def table(
     )
     cut = f" First {rows} of {len(frame):,} rows." if len(frame) > rows else ""
     label = escape(caption + cut)
-    _html(
+    shown_as = (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table>'
         f"<caption>{label}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+    _html(f"<details><summary>{label}</summary>{shown_as}</details>" if folded else shown_as)
 
 
 def finding(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bunny_probe.errors import BunnyError, MissingExtra, UsageError
+from bunny_probe.progress import PROGRESS_VARIABLE
 
 __all__ = ["NotebookFailed", "execute", "write_html"]
 
@@ -42,6 +43,7 @@ def execute(
     output.parent.mkdir(parents=True, exist_ok=True)
     # The debugger's warning about frozen modules would otherwise stand on stderr in every report.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    os.environ.setdefault(PROGRESS_VARIABLE, "lines")  # a bar would freeze in the saved notebook
     on_status(f"executing {notebook.name}")
     try:
         papermill.execute_notebook(
