@@ -67,18 +67,9 @@ def test_every_prompt_of_the_demo_has_its_length_to_the_token(hasty_model: Path,
 
 def test_diagnose_from_nothing_to_a_page(hasty_model: Path, suite_file: Path, tmp_path: Path) -> None:
     """One command: engine, run, notebook, HTML without code, scripts or foreign addresses."""
+    arguments = ["--model", hasty_model, "--suite", suite_file, "--out", tmp_path / "out", "--release", "1.10"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "bunny_probe",
-            "diagnose",
-            "--model",
-            str(hasty_model),
-            "--suite",
-            str(suite_file),
-        ]
-        + ["--out", str(tmp_path / "out"), "--release", "1.10", "--json"],
+        [sys.executable, "-m", "bunny_probe", "diagnose", *map(str, arguments), "--json"],
         capture_output=True,
         text=True,
         timeout=115,
