@@ -342,7 +342,8 @@ def _ends(fit: fits.RecallFit) -> str:
     low, high = mover_difference((last.recall, last.low, last.high), (first.recall, first.low, first.high))
     return (
         f"At {fit.lengths[-1]:,.0f} tokens the last anchor (depth {last.depth:g}) is given in "
-        f"{last.recall:.2f} [{last.low:.2f}, {last.high:.2f}] of {last.n} answers and the first (depth {first.depth:g}) in "
+        f"{last.recall:.2f} [{last.low:.2f}, {last.high:.2f}] of {last.n} answers and the first "
+        f"(depth {first.depth:g}) in "
         f"{first.recall:.2f} [{first.low:.2f}, {first.high:.2f}] of {first.n}: a difference of "
         f"{last.recall - first.recall:+.2f} [{low:+.2f}, {high:+.2f}] ({fit.level:.0%} intervals)."
     )
