@@ -308,6 +308,8 @@ def _window_qualifier(window: fits.WindowFit) -> str:
 def _window_advice(window: fits.WindowFit) -> str:
     if window.window is None:
         return "Ask more probes at the shortest lengths: without a base there is nothing to fall from."
+    if window.window.low is not None and window.window.low <= 1.01 * window.window.probed_from:
+        return "So few answers bound it on neither side: ask more documents at each length."
     if window.window.censored:
         return f"Probe beyond {window.window.probed_to:,.0f} tokens to find where it ends."
     safe = window.window.low
