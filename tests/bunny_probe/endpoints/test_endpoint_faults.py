@@ -129,4 +129,4 @@ def test_ttft_is_content_not_role(table: dict[Case, Exchanged]) -> None:
     assert timing is not None
     assert timing.first_event is not None
     assert timing.first_content is not None
-    assert timing.first_content - timing.first_event >= 190_000_000
+    assert timing.first_content - timing.first_event >= 120_000_000
