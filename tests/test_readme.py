@@ -41,9 +41,3 @@ def test_every_top_level_folder_is_in_the_readme() -> None:
         "papermill_runs",
     ]
     assert [name for name in folders if f"{name}/" not in README or not (ROOT / name).is_dir()] == []
-
-
-def test_the_readme_names_no_machine() -> None:
-    """It speaks of the project alone."""
-    assert "/home/" not in README
-    assert "/root/" not in README
