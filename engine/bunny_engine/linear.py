@@ -34,6 +34,10 @@ class Linear:
         """The same product for `tile` rows."""
         return F.linear(x, self.weight, self.bias)
 
+    def rows_from(self, first: int, x: Tensor) -> Tensor:
+        """The product with the weight's rows from `first` on: what rematerialising keys and values needs."""
+        return F.linear(x, self.weight[first:], None if self.bias is None else self.bias[first:])
+
 
 class HalfLinear(Linear):
     """A float32 matrix with a packed float16 copy for decode, which reads half the bytes (FBGEMM).

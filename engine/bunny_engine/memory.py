@@ -27,15 +27,15 @@ class Memory(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         """Take n new tokens' keys and values, [n, kv_heads, dh], and attend with q, [n, heads, dh].
 
-        Returns [n, heads · dh].
+        `x`: the layer's normed input that they were made of, [n, width]. Returns [n, heads · dh].
         """
         ...
 
-    def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """The same for one token: q [heads, dh], k and v [kv_heads, dh]; gives [heads · dh]."""
+    def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
+        """The same for one token: q [heads, dh], k and v [kv_heads, dh], x [width]; gives [heads · dh]."""
         ...
 
     def advance(self, count: int) -> None:
@@ -69,14 +69,14 @@ class DenseMemory:
     def bytes_for(config: ModelConfig, tokens: int, dtype: torch.dtype) -> int:
         return 2 * config.layers * config.kv_rows * tokens * dtype.itemsize
 
-    def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         start, stop = self.length, self.length + q.shape[0]
         keys, values = self._k[layer], self._v[layer]
         keys[:, start:stop] = k.transpose(0, 1)
         values[:, start:stop] = v.transpose(0, 1)
         return attend_chunk(q, k, v, keys[:, :start], values[:, :start])
 
-    def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         at = self.length
         keys, values = self._k[layer], self._v[layer]
         keys[:, at] = k

@@ -79,7 +79,7 @@ class BlockMemory:
         """Bytes that are allocated now."""
         return self._k.nbytes + self._v.nbytes + sum(block.nbytes for block in self._sealed)
 
-    def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         n, heads, dh = q.shape
         group = heads // k.shape[1]
         past = self._take(layer, k.transpose(0, 1), v.transpose(0, 1))
@@ -91,7 +91,7 @@ class BlockMemory:
             seen = merge(seen, (out.reshape(heads, n, dh), lse.reshape(heads, n)))
         return seen[0].transpose(0, 1).reshape(n, heads * dh)
 
-    def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         past = self._take(layer, k[:, None], v[:, None])
         if not self._sealed:
             return attend_one(q, self._k[layer, :, : past + 1], self._v[layer, :, : past + 1])

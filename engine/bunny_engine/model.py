@@ -21,7 +21,7 @@ from bunny_engine.rope import Rope, rotate
 
 __all__ = ["Model"]
 
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+Attend = Callable[[int, Tensor, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v, the layer's normed input
 Multiply = Callable[[Linear, Tensor], Tensor]
 
 
@@ -98,10 +98,10 @@ class Model:
         live, spare = len(ids), self.tile - len(ids)
         positions = torch.tensor([memory.length for memory in memories] + [0] * spare, device=self.device)
 
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
             out = q.new_zeros(len(q), q.shape[1] * q.shape[2])
             for row, memory in enumerate(memories):
-                out[row] = memory.one(layer, q[row], k[row], v[row])
+                out[row] = memory.one(layer, q[row], k[row], v[row], x[row])
             return out
 
         rows = torch.tensor([*ids, *[0] * spare], device=self.device)
@@ -114,6 +114,19 @@ class Model:
         """Float32 logits of normed hidden states: [n, width] to [n, vocab]."""
         return self._head(hidden).float()
 
+    def angles(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines that this layer turns positions `start` up to `stop` by; see `Rope.span`."""
+        return self.rope.span(start, stop)
+
+    def rebuild(self, layer: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys before RoPE, and values, of a layer's normed inputs: [n, width] to [kv_heads, n, head_dim]."""
+        c, mine = self.config, self._layers[layer]
+        heads = mine.qkv.rows_from(c.q_rows, x).view(len(x), 2, c.kv_heads, c.head_dim)
+        k, v = heads[:, 0], heads[:, 1]
+        if mine.k_norm is not None:
+            k = self._rms(k, mine.k_norm)
+        return k.transpose(0, 1), v.transpose(0, 1)
+
     def _forward(
         self, ids: Tensor, angles: tuple[Tensor, Tensor], attend: Attend, multiply: Multiply
     ) -> Tensor:
@@ -121,14 +134,15 @@ class Model:
         cos, sin = angles[0][:, None], angles[1][:, None]
         x = F.embedding(ids, self.embed)
         for index, layer in enumerate(self._layers):
-            qkv = multiply(layer.qkv, self._rms(x, layer.attn_norm))
+            normed = self._rms(x, layer.attn_norm)
+            qkv = multiply(layer.qkv, normed)
             heads = qkv.view(len(ids), -1, c.head_dim)
             qk, v = heads[:, : -c.kv_heads], heads[:, -c.kv_heads :]
             if layer.q_norm is not None and layer.k_norm is not None:
                 q, k = qk[:, : c.heads], qk[:, c.heads :]
                 qk = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)), dim=1)
             qk = rotate(qk, cos, sin)
-            attended = attend(index, qk[:, : c.heads], qk[:, c.heads :], v)
+            attended = attend(index, qk[:, : c.heads], qk[:, c.heads :], v, normed)
             x = x + multiply(layer.out, attended)
             gate, up = multiply(layer.gate_up, self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
             x = x + multiply(layer.down, F.silu(gate).mul_(up))
