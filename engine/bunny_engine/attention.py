@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["attend_chunk", "attend_one", "merge"]
+__all__ = ["attend_chunk", "attend_one", "log_mass", "merge", "partial"]
 
 Partial = tuple[Tensor, Tensor]  # output [heads, rows, head_dim] and log-sum-exp [heads, rows], float32
 
@@ -52,6 +52,12 @@ def partial(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Partial:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         scores = scores.masked_fill(later, -torch.inf)
     return torch.matmul(scores.softmax(-1).to(v.dtype), v), scores.logsumexp(-1)
+
+
+def log_mass(q: Tensor, k: Tensor) -> Tensor:
+    """Log-sum-exp of the scores of q [heads, n, dh] over k [heads, m, dh]: float32, [heads, n]."""
+    scores = torch.bmm(q, k.transpose(1, 2)).float().mul(q.shape[-1] ** -0.5)
+    return scores.logsumexp(-1)
 
 
 def merge(a: Partial, b: Partial) -> Partial:

@@ -6,13 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from bunny_engine.errors import EngineError, OptionError
+from bunny_engine.cli_memory import memory_command
+from bunny_engine.errors import EngineError
 from bunny_engine.fetch import DEFAULT, KNOWN, cache_dir, fetch, resolve
 
 __all__ = ["app", "main"]
@@ -81,45 +82,7 @@ def info(model: Model = DEFAULT, as_json: Json = False) -> None:
     _show(facts, as_json)
 
 
-@app.command("memory")
-def memory_command(
-    model: Model = DEFAULT,
-    context: Annotated[
-        int | None, typer.Option(min=1, help="Tokens; the model's own context if unset.")
-    ] = None,
-    block_size: Annotated[int, typer.Option(help="Tokens a block of bsr and window has.")] = 512,
-    resident_blocks: Annotated[int, typer.Option(min=1, help="Newest blocks that stay dense.")] = 2,
-    dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
-    as_json: Json = False,
-) -> None:
-    """Predict the bytes that one sequence's keys and values take, policy by policy."""
-    from bunny_engine.loading import DTYPES, choose_device, choose_dtype
-    from bunny_engine.policies import Policy
-    from bunny_engine.weights import open_reader
-
-    if dtype not in ("auto", *DTYPES):
-        raise OptionError(f"--dtype {dtype!r}; choices: auto, {', '.join(DTYPES)}")
-    reader = open_reader(resolve(model))
-    config = reader.config
-    reader.close()
-    number = choose_dtype(cast(Any, dtype), choose_device())
-    tokens = context or config.context
-    sizes = {"block": block_size, "resident": resident_blocks}
-    policies = [Policy(name="full"), *(Policy(name="bsr", bits=bits, **sizes) for bits in (8, 4, 3))]
-    rows: list[dict[str, Any]] = []
-    for policy in (*policies, Policy(name="window", **sizes)):
-        size = policy.bytes_for(config, tokens, number)
-        name = f"bsr, {policy.bits} bits" if policy.name == "bsr" else policy.name
-        rows.append(
-            {"policy": name, "bytes": size, "of_full": size / policies[0].bytes_for(config, tokens, number)}
-        )
-    if as_json:
-        print(json.dumps({"tokens": tokens, "dtype": str(number).removeprefix("torch."), "policies": rows}))
-        return
-    table = Table("policy", "MiB", "of full", title=f"{tokens:,} tokens, {str(number).removeprefix('torch.')}")
-    for row in rows:
-        table.add_row(str(row["policy"]), f"{row['bytes'] / 2**20:,.1f}", f"{row['of_full']:.3f}")
-    Console().print(table)
+app.command("memory")(memory_command)
 
 
 @app.command()
@@ -156,11 +119,26 @@ def serve(
         int, typer.Option(min=0, help="Keys and values kept for shared prefixes, MiB.")
     ] = 1024,
     memory: Annotated[
-        str, typer.Option(help="full: all dense; bsr: older blocks sealed; window: older blocks forgotten.")
+        str,
+        typer.Option(
+            help="full: all dense; bsr: older blocks sealed; top-blocks: of those only the most promising "
+            "are read; window: older blocks forgotten."
+        ),
     ] = "full",
-    block_size: Annotated[int, typer.Option(help="Tokens a block of bsr and window has.")] = 512,
+    block_size: Annotated[int, typer.Option(help="Tokens a block has.")] = 512,
     resident_blocks: Annotated[int, typer.Option(min=1, help="Newest blocks that stay dense.")] = 2,
-    bits: Annotated[int, typer.Option(help="Bits of a sealed number: 8, 4 or 3.")] = 8,
+    bits: Annotated[int, typer.Option(help="Bits of a sealed number: 16, 8, 4 or 3.")] = 8,
+    form: Annotated[
+        str,
+        typer.Option(
+            help="What is sealed: kv (keys before RoPE, and values), x (the layer's input, recomputed; 16 or 8 "
+            "bits), or auto: the smaller one."
+        ),
+    ] = "auto",
+    top_blocks: Annotated[int, typer.Option(min=1, help="Sealed blocks that top-blocks reads a layer.")] = 4,
+    placement: Annotated[
+        str, typer.Option(help="Where sealed blocks lie: device, or host (pinned, fetched a layer ahead).")
+    ] = "device",
     ready_file: Annotated[
         Path | None, typer.Option(help="Written when the server answers: JSON with url, model and pid.")
     ] = None,
@@ -192,6 +170,9 @@ def serve(
             block_size=block_size,
             resident_blocks=resident_blocks,
             bits=bits,
+            form=form,
+            top_blocks=top_blocks,
+            placement=placement,
             ready_file=ready_file,
             parent_pid=parent_pid,
         ),

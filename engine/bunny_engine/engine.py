@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 
 from bunny_engine.errors import OptionError
+from bunny_engine.memory_choice import Tally
 from bunny_engine.model import Model
 from bunny_engine.policies import Policy
 from bunny_engine.prefix import PrefixCache
@@ -57,10 +58,12 @@ class LocalEngine:
         self.info = info
         self._options = options
         policy = options.policy
+        self.memory_note = policy.describe(model.config, model.device)  # for the log, at the start
+        self._tally = Tally()
         self._prefixes = PrefixCache(options.chunk, options.prefix_bytes)
         self._scheduler = Scheduler(
             model,
-            partial(policy.new, model),
+            partial(policy.new, model, tally=self._tally),
             self._prefixes,
             eos_ids=eos_ids,
             slots=options.slots,
@@ -123,9 +126,11 @@ class LocalEngine:
             "running": len(scheduler.reading) + len(scheduler.writing),
             "waiting": self._queued(),
             "resident_tokens": sum(memory.length for memory in memories),
-            "resident_bytes": sum(memory.nbytes for memory in memories),
+            "resident_bytes": sum(memory.nbytes - memory.stored_nbytes for memory in memories),
+            "stored_bytes": sum(memory.stored_nbytes for memory in memories),
             "prefix_tokens": len(self._prefixes) * self._options.chunk,
             "prefix_bytes": self._prefixes.nbytes,
+            **self._tally.figures(),
             **{f"{name}_total": float(value) for name, value in scheduler.totals.items()},
         }
 

@@ -16,7 +16,9 @@ from bunny_engine.config import ModelConfig
 
 __all__ = ["DenseMemory", "Memory", "Span"]
 
-Span = tuple[Tensor, Tensor]  # rotated keys and values, [layers, kv_heads, n, head_dim] each
+Span = tuple[
+    Tensor, ...
+]  # rotated keys and values, [layers, kv_heads, n, head_dim]; more where a policy needs it
 
 
 class Memory(Protocol):
@@ -26,6 +28,10 @@ class Memory(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+    @property
+    def stored_nbytes(self) -> int:
+        """Of these, the bytes of what is not dense."""
+        ...
 
     def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         """Take n new tokens' keys and values, [n, kv_heads, dh], and attend with q, [n, heads, dh].
@@ -64,6 +70,10 @@ class DenseMemory:
     def nbytes(self) -> int:
         """Bytes that are allocated now."""
         return self._k.nbytes + self._v.nbytes
+
+    @property
+    def stored_nbytes(self) -> int:
+        return 0
 
     @staticmethod
     def bytes_for(config: ModelConfig, tokens: int, dtype: torch.dtype) -> int:

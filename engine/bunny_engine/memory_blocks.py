@@ -1,107 +1,105 @@
 """Memory in blocks: the first one and the newest ones dense, the older ones sealed or dropped.
 
-Blockwise streaming: when a block is pushed out of the dense part it is quantised once, its keys turned back to
-before RoPE; a query then sees each sealed block in its turn, rebuilt for the moment, and joins what it saw by
-an online softmax. Without a stored form the older blocks are forgotten: a window with an attention sink
-(StreamingLLM, 2309.17453).
+Blockwise streaming: a block that is pushed out of the dense part stays in its stored form, made once; a
+query then sees each sealed block in its turn, rebuilt for the moment, and joins what it saw by an online
+softmax. Without a stored form the older blocks are forgotten: a window with an attention sink (StreamingLLM,
+2309.17453).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from bunny_engine.attention import Partial, attend_one, merge, partial
+from bunny_engine.attention import Partial, attend_one, log_mass, merge, partial
 from bunny_engine.config import ModelConfig
 from bunny_engine.memory import Span
-from bunny_engine.packing import Packed, group_of, pack, packed_bytes
-from bunny_engine.rope import Rope, rotate
+from bunny_engine.memory_choice import Landmarks, Tally, choose
+from bunny_engine.memory_forms import Inputs, KeysValues, Stored, seal
+from bunny_engine.memory_place import Shelf
+from bunny_engine.model import Model
 
-__all__ = ["BlockMemory"]
+__all__ = ["BlockMemory", "Shape"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sealed:
-    start: int  # position of the block's first token
-    k: Packed  # before RoPE
-    v: Packed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How a memory in blocks is built: sizes in tokens and blocks, checked by `policies.Policy`."""
 
-    @property
-    def nbytes(self) -> int:
-        return self.k.nbytes + self.v.nbytes
+    block: int
+    resident: int
+    form: Literal["kv", "x", "none"]  # none: what others seal is dropped
+    bits: int
+    most: int | None = None  # sealed blocks that a query may have rebuilt; None: all
+    host: bool = False  # sealed blocks lie in host memory
+
+    def bytes_for(self, config: ModelConfig, tokens: int, dtype: torch.dtype) -> int:
+        """Bytes that a sequence of `tokens` takes."""
+        room = min(tokens, (1 + self.resident) * self.block)
+        dense = 2 * config.layers * config.kv_rows * room * dtype.itemsize
+        if self.form == "none":
+            return dense
+        sealed = -(-(tokens - room) // self.block)
+        if self.form == "kv":
+            stored = sealed * KeysValues.bytes_for(config, self.block, self.bits)
+        else:  # inputs are kept from the second block's first token on
+            stored = max(0, -(-tokens // self.block) - 1) * Inputs.bytes_for(config, self.block, self.bits)
+        marks = 0 if self.most is None else sealed * Landmarks.bytes_for(config, self.block)
+        return dense + stored + marks
 
 
 class BlockMemory:
-    """`bits`: of a sealed number, 3, 4 or 8; None drops what others seal. `block` tokens, `resident` blocks.
+    """A sequence's memory of up to `capacity` tokens. A chunk must not cross a block's border."""
 
-    A chunk must not cross a block's border.
-    """
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        capacity: int,
-        dtype: torch.dtype,
-        device: torch.device,
-        *,
-        rope: Rope,
-        block: int,
-        resident: int,
-        bits: int | None,
-    ) -> None:
-        self._block, self._bits, self._rope = block, bits, rope
-        self._room = min(capacity, (1 + resident) * block)
-        shape = (config.layers, config.kv_heads, self._room, config.head_dim)
-        self._k = torch.empty(shape, dtype=dtype, device=device)
-        self._v = torch.empty(shape, dtype=dtype, device=device)
+    def __init__(self, model: Model, capacity: int, shape: Shape, tally: Tally) -> None:
+        self._model, self._shape, self._tally = model, shape, tally
+        self._block = shape.block
+        self._room = min(capacity, (1 + shape.resident) * shape.block)
+        config = model.config
+        size = (config.layers, config.kv_heads, self._room, config.head_dim)
+        self._k = torch.empty(size, dtype=model.dtype, device=model.device)
+        self._v = torch.empty(size, dtype=model.dtype, device=model.device)
         self._dense = 0  # tokens in them: the first block's, then the newest ones'
-        self._sealed: list[_Sealed] = []
+        self._sealed = Shelf(model.device, config.layers, host=shape.host)
+        self._marks: list[Landmarks] = []
+        self._growing: list[Inputs] = []  # of blocks that are still dense, where inputs are what is stored
         self.length = 0
-
-    @staticmethod
-    def bytes_for(
-        config: ModelConfig, tokens: int, dtype: torch.dtype, *, block: int, resident: int, bits: int | None
-    ) -> int:
-        room = min(tokens, (1 + resident) * block)
-        dense = 2 * config.layers * config.kv_rows * room * dtype.itemsize
-        blocks = -(-(tokens - room) // block)
-        if bits is None:
-            return dense
-        numbers = config.layers * config.kv_rows * block
-        keys = packed_bytes(numbers, bits, group_of(block))
-        return dense + blocks * (keys + packed_bytes(numbers, bits, group_of(config.head_dim)))
 
     @property
     def nbytes(self) -> int:
         """Bytes that are allocated now."""
-        return self._k.nbytes + self._v.nbytes + sum(block.nbytes for block in self._sealed)
+        return self._k.nbytes + self._v.nbytes + self.stored_nbytes
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes of sealed blocks and of what will be one."""
+        growing = sum(block.nbytes for block in self._growing)
+        return self._sealed.nbytes + growing + sum(marks.nbytes for marks in self._marks)
 
     def chunk(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         n, heads, dh = q.shape
         group = heads // k.shape[1]
-        past = self._take(layer, k.transpose(0, 1), v.transpose(0, 1))
-        own_k, own_v = (x.transpose(0, 1).repeat_interleave(group, 0) for x in (k, v))
-        seen = partial(q.transpose(0, 1), own_k, own_v, causal=True)
+        past = self._take(layer, k.transpose(0, 1), v.transpose(0, 1), x)
+        own_k, own_v = (each.transpose(0, 1).repeat_interleave(group, 0) for each in (k, v))
+        own = partial(q.transpose(0, 1), own_k, own_v, causal=True)
         rows = q.view(n, -1, group, dh).permute(1, 2, 0, 3).reshape(-1, group * n, dh)
-        for keys, values in self._past(layer, past):
-            out, lse = partial(rows, keys, values, causal=False)
-            seen = merge(seen, (out.reshape(heads, n, dh), lse.reshape(heads, n)))
-        return seen[0].transpose(0, 1).reshape(n, heads * dh)
+        seen = (own[0].reshape(len(rows), -1, dh), own[1].reshape(len(rows), -1))
+        if past:
+            seen = merge(seen, partial(rows, self._k[layer, :, :past], self._v[layer, :, :past], causal=False))
+        out = self._older(layer, rows, seen)
+        return out.reshape(heads, n, dh).transpose(0, 1).reshape(n, heads * dh)
 
     def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
-        past = self._take(layer, k[:, None], v[:, None])
-        if not self._sealed:
-            return attend_one(q, self._k[layer, :, : past + 1], self._v[layer, :, : past + 1])
+        past = self._take(layer, k[:, None], v[:, None], x[None])
+        keys, values = self._k[layer, :, : past + 1], self._v[layer, :, : past + 1]
+        if not len(self._sealed):
+            return attend_one(q, keys, values)
         rows = q.view(k.shape[0], -1, q.shape[1])
-        seen: Partial | None = None
-        for keys, values in self._past(layer, past + 1):
-            found = partial(rows, keys, values, causal=False)
-            seen = found if seen is None else merge(seen, found)
-        assert seen is not None
-        return seen[0].reshape(-1)
+        return self._older(layer, rows, partial(rows, keys, values, causal=False)).reshape(-1)
 
     def advance(self, count: int) -> None:
         self.length += count
@@ -110,46 +108,82 @@ class BlockMemory:
     def export(self, start: int, stop: int) -> Span:
         first = self._dense - (self.length - start)  # what is exported was just computed: it is dense
         last = first + stop - start
-        return self._k[:, :, first:last].clone(), self._v[:, :, first:last].clone()
+        span = (self._k[:, :, first:last].clone(), self._v[:, :, first:last].clone())
+        if self._shape.form != "x" or start < self._block:
+            return span
+        block, at = self._growing[-1], start % self._block
+        return (*span, *block.x.tokens(at, at + stop - start).tensors)
 
     def adopt(self, span: Span) -> None:
-        k, v = span
+        k, v, *inputs = span
         self._make_room()
-        stop = self._dense + k.shape[2]
-        self._k[:, :, self._dense : stop] = k
-        self._v[:, :, self._dense : stop] = v
-        self.advance(k.shape[2])
+        n = k.shape[2]
+        self._k[:, :, self._dense : self._dense + n] = k
+        self._v[:, :, self._dense : self._dense + n] = v
+        if (block := self._growing_block()) is not None:
+            at = self.length % self._block
+            for mine, theirs in zip(block.x.tensors, inputs, strict=True):
+                mine[:, :, at : at + n] = theirs
+        self.advance(n)
 
-    def _take(self, layer: int, k: Tensor, v: Tensor) -> int:
+    def _take(self, layer: int, k: Tensor, v: Tensor, x: Tensor) -> int:
         """Write new keys and values behind the dense ones; returns how many lay there before."""
         if layer == 0:
             self._make_room()
         at = self._dense
         self._k[layer, :, at : at + k.shape[1]] = k
         self._v[layer, :, at : at + v.shape[1]] = v
+        if (block := self._growing_block()) is not None:
+            block.write(layer, self.length % self._block, x)
         return at
 
-    def _past(self, layer: int, dense: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Keys and values of the dense part, then of each sealed block, rebuilt when it is its turn."""
-        if dense:
-            yield self._k[layer, :, :dense], self._v[layer, :, :dense]
-        for sealed in self._sealed:
-            cos, sin = self._rope.span(sealed.start, sealed.start + self._block)
-            keys = rotate(sealed.k.layer(layer), cos, sin)
-            yield keys.to(self._k.dtype), sealed.v.layer(layer).to(self._v.dtype)
+    def _older(self, layer: int, rows: Tensor, seen: Partial) -> Tensor:
+        """What the rows, [kv_heads, n, head_dim], have seen, joined with the sealed blocks' part of it."""
+        most, count = self._shape.most, len(self._sealed)
+        chosen = list(range(count)) if most is None else choose(rows, seen[1], self._marks, layer, most)
+        for keys, values in self._rebuilt(layer, chosen):
+            seen = merge(seen, partial(rows, keys, values, causal=False))
+        self._tally.rebuilt += len(chosen)
+        self._tally.skipped += count - len(chosen)
+        # One layer a step is looked at whole, each in its turn: that costs a layer's share of what was saved.
+        if most is not None and count and layer == self.length % self._model.config.layers:
+            missed = torch.full_like(seen[1], -torch.inf)
+            for keys, _ in self._rebuilt(layer, sorted(set(range(count)) - set(chosen))):
+                missed = torch.logaddexp(missed, log_mass(rows, keys))
+            self._tally.covered += float(torch.sigmoid(seen[1] - missed).sum())
+            self._tally.watched += missed.numel()
+        return seen[0]
+
+    def _rebuilt(self, layer: int, places: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Keys and values of each of these sealed blocks, rebuilt when it is its turn."""
+        for stored in self._sealed.parts(layer, places):
+            yield stored.rebuild(self._model, layer)
+
+    def _growing_block(self) -> Inputs | None:
+        """Where the inputs of the next tokens are kept; None where they are not."""
+        if self._shape.form != "x" or self.length < self._block:
+            return None
+        start = self.length - self.length % self._block
+        if not self._growing or self._growing[-1].start != start:
+            self._growing.append(Inputs.empty(self._model, start, self._block, self._shape.bits))
+        return self._growing[-1]
 
     def _make_room(self) -> None:
         """Seal or drop the oldest block behind the first one, if the dense part is full."""
         if self._dense < self._room or self._dense < 2 * self._block:
             return
         first, second = self._block, 2 * self._block
-        if self._bits is not None:
-            start = self.length - self._dense + first
-            cos, sin = self._rope.span(start, start + self._block)
-            plain = rotate(self._k[:, :, first:second], cos, -sin)
-            keys = pack(plain, self._bits, "tokens")
-            values = pack(self._v[:, :, first:second], self._bits, "channels")
-            self._sealed.append(_Sealed(start, keys, values))
+        start = self.length - self._dense + first
+        keys, values = self._k[:, :, first:second], self._v[:, :, first:second]
+        if self._shape.form != "none":
+            stored: Stored
+            if self._shape.form == "kv":
+                stored = seal(self._model, start, keys, values, self._shape.bits)
+            else:
+                stored = self._growing.pop(0)
+            self._sealed.add(stored)
+            if self._shape.most is not None:
+                self._marks.append(Landmarks.of(keys))
         for kept in (self._k, self._v):
             kept[:, :, first : self._dense - self._block] = kept[:, :, second : self._dense].clone()
         self._dense -= self._block

@@ -7,6 +7,7 @@ scale and a least value in float16: half a bit a number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 __all__ = ["BITS", "Along", "Packed", "group_of", "pack", "packed_bytes"]
 
-BITS = (3, 4, 8)
+BITS = (3, 4, 8, 16)
 Along = Literal["tokens", "channels"]
 _GROUP = 64
 _PLANES = {8: (8,), 4: (4,), 3: (2, 1)}  # how a code is split so that each part fills whole bytes
@@ -23,33 +24,69 @@ _PLANES = {8: (8,), 4: (4,), 3: (2, 1)}  # how a code is split so that each part
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """[layers, heads, tokens, channels] in `bits` each."""
+    """Numbers of [layers, heads, tokens, channels], or of one layer, in `bits` each."""
 
-    planes: tuple[Tensor, ...]  # uint8, the channels of one byte lie a fraction of the row apart
-    scale: Tensor  # float16, one a group
+    planes: tuple[Tensor, ...]  # uint8, the channels of one byte lie a fraction of the row apart; or float16
+    scale: Tensor  # float16, one a group; none at 16 bits
     low: Tensor
     bits: int
     along: Along
-    channels: int
 
     @property
     def nbytes(self) -> int:
-        return sum(plane.nbytes for plane in self.planes) + self.scale.nbytes + self.low.nbytes
+        return sum(tensor.nbytes for tensor in self.tensors)
 
-    def layer(self, index: int) -> Tensor:
-        """One layer's numbers: float32, [heads, tokens, channels]."""
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (*self.planes, self.scale, self.low)
+
+    def part(self, layer: int) -> Packed:
+        """A view of one layer."""
+        return self._over([tensor[layer] for tensor in self.tensors])
+
+    def to(self, device: torch.device) -> Packed:
+        """On another device; from pinned memory the copy does not wait."""
+        return self._over([tensor.to(device, non_blocking=True) for tensor in self.tensors])
+
+    def pinned(self) -> Packed:
+        """A copy in page-locked host memory, which a device reads while it computes."""
+        return self._over([tensor.cpu().pin_memory() for tensor in self.tensors])
+
+    def _over(self, tensors: Sequence[Tensor]) -> Packed:
+        *planes, scale, low = tensors
+        return Packed(tuple(planes), scale, low, self.bits, self.along)
+
+    def numbers(self) -> Tensor:
+        """The numbers, float32, in the shape that was packed."""
+        if self.bits == 16:
+            return self.planes[0].float()
         codes: Tensor | None = None
         for plane, width in zip(self.planes, _PLANES[self.bits], strict=True):
-            part = _spread(plane[index], width)
+            part = _spread(plane, width)
             codes = part if codes is None else codes.bitwise_left_shift_(width).bitwise_or_(part)
         assert codes is not None
         grouped = _grouped(codes.float(), self.along)
-        grouped.mul_(self.scale[index].float()).add_(self.low[index].float())
+        grouped.mul_(self.scale.float()).add_(self.low.float())
         return grouped.view(codes.shape)
+
+    def write(self, layer: int, at: int, other: Packed) -> None:
+        """Put one layer's tokens, packed along channels, at token `at`: each token's groups are its own."""
+        for mine, theirs in zip(self.tensors, other.tensors, strict=True):
+            mine[layer, :, at : at + theirs.shape[1]] = theirs
+
+    def tokens(self, start: int, stop: int) -> Packed:
+        """A copy of the tokens from `start` up to `stop`, packed along channels."""
+        return self._over([tensor[:, :, start:stop].clone() for tensor in self.tensors])
 
 
 def pack(x: Tensor, bits: int, along: Along) -> Packed:
-    """Quantise [layers, heads, tokens, channels]. Each number moves by at most half a step of its group."""
+    """Quantise [..., tokens, channels]. Each number moves by at most half a step of its group.
+
+    At 16 bits each is a float16 of its own, and what lies beyond its range is its largest.
+    """
+    if bits == 16:
+        nothing = torch.empty(*x.shape[:-1], 0, dtype=torch.float16, device=x.device)
+        return Packed((x.clamp(-65504, 65504).half(),), nothing, nothing, bits, along)
     grouped = _grouped(x.float(), along)
     axis = -2 if along == "tokens" else -1
     low = grouped.amin(axis, keepdim=True)
@@ -61,12 +98,12 @@ def pack(x: Tensor, bits: int, along: Along) -> Packed:
     for width in _PLANES[bits]:
         left -= width
         planes.append(_squeeze(codes.bitwise_right_shift(left).bitwise_and(2**width - 1), width))
-    return Packed(tuple(planes), scale, low, bits, along, x.shape[-1])
+    return Packed(tuple(planes), scale, low, bits, along)
 
 
 def packed_bytes(numbers: int, bits: int, group: int) -> int:
     """Bytes of so many numbers: their codes, and a scale and a least value a group."""
-    return numbers * bits // 8 + numbers // group * 4
+    return numbers * bits // 8 + (0 if bits == 16 else numbers // group * 4)
 
 
 def group_of(extent: int) -> int:
@@ -95,7 +132,7 @@ def _squeeze(codes: Tensor, width: int) -> Tensor:
 def _spread(packed: Tensor, width: int) -> Tensor:
     """The inverse of `_squeeze`."""
     if width == 8:
-        return packed.clone()
+        return packed
     parts = [
         packed.bitwise_right_shift(place * width).bitwise_and_(2**width - 1) for place in range(8 // width)
     ]

@@ -55,6 +55,9 @@ class ServeOptions:
     block_size: int = 512
     resident_blocks: int = 2
     bits: int = 8
+    form: str = "auto"
+    top_blocks: int = 4
+    placement: str = "device"
     ready_file: Path | None = None
     parent_pid: int | None = None
 
@@ -64,10 +67,10 @@ class ServeOptions:
                 raise OptionError(f"--{name} {value!r}; choices: {', '.join(choices)}")
         if self.block_size < 64 or self.block_size & (self.block_size - 1):
             raise OptionError(f"--block-size {self.block_size}: a power of two from 64 on")
-        if self.memory not in ("full", "bsr", "window"):
-            raise OptionError(f"--memory {self.memory!r}; choices: full, bsr, window")
-        if self.bits not in (3, 4, 8):
-            raise OptionError(f"--bits {self.bits}; choices: 3, 4, 8")
+        if self.memory not in ("full", "bsr", "top-blocks", "window"):
+            raise OptionError(f"--memory {self.memory!r}; choices: full, bsr, top-blocks, window")
+        if self.bits not in (3, 4, 8, 16):
+            raise OptionError(f"--bits {self.bits}; choices: 3, 4, 8, 16")
         if self.api_key_env and not os.environ.get(self.api_key_env):
             raise OptionError(f"the environment variable {self.api_key_env} is empty: put the API key there")
         if not (_is_loopback(self.host) or self.api_key_env or self.allow_open):
@@ -125,11 +128,15 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
                 block=options.block_size,
                 resident=options.resident_blocks,
                 bits=options.bits,
+                form=options.form,
+                most=options.top_blocks,
+                place=options.placement,
             ),
             chunk=min(256, options.block_size),
         ),
         progress=lambda text: console.print(text, style="dim"),
     )
+    console.print(engine.memory_note, style="dim")
     key = os.environ[options.api_key_env] if options.api_key_env else None
     app = create_app(engine, tokenizer, Settings(api_key=key, aliases=options.aliases))
     server = _server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
