@@ -10,6 +10,7 @@ import orjson
 
 from bunny_probe.endpoints.dialects import Dialect, Reading
 from bunny_probe.endpoints.refusals import error_in
+from bunny_probe.endpoints.repeated import Repeated, marks
 from bunny_probe.endpoints.sse import EventSplitter
 
 __all__ = ["StreamReader", "decode"]
@@ -37,34 +38,29 @@ class StreamReader:
         self.malformed: str | None = None
         self._dialect = dialect
         self._splitter = EventSplitter()
+        self._repeated = Repeated()
         self._body: list[bytes] | None = None  # set when the answer is one JSON body and no stream
         self._begun = False  # the first byte has shown that it is a stream
         self._at = 0
 
     def take(self, reads: list[tuple[int, bytes]]) -> None:
-        reading, splitter, fold = self.reading, self._splitter, self._dialect.fold
-        idle = splitter.idle
+        reading, repeated = self.reading, self._repeated
+        content, content_at = reading.content, reading.content_at
+        idle = self._splitter.idle  # the next read begins an event
         for at, chunk in reads:
-            # One whole event in one read, as nearly every one is; written out, since it is what a stream costs.
-            if (
-                idle
-                and chunk.find(b"\n", 6) == len(chunk) - 2
-                and chunk[:6] == b"data: "
-                and chunk[-1] == 10
-                and b"\r" not in chunk
-            ):
-                try:
-                    value = orjson.loads(chunk[6:-2])
-                    if "error" not in value:
-                        fold(reading, at, b"", value)
-                        reading.events += 1
-                        continue
-                except _WRONG_SHAPE:
-                    pass  # told with its reason below
+            if idle and repeated.head and (text := repeated.text(chunk)) is not None:
+                content.append(text)
+                content_at.append(at)
+                reading.events += 1
+                continue
+            before = marks(reading) if idle and repeated.wanted else None
+            if idle and _is_one_event(chunk):
                 self._event(at, b"", chunk[6:-2])
             else:
                 self._slowly(at, chunk)
-                idle = splitter.idle
+                idle = self._splitter.idle
+            if before is not None and idle:
+                repeated.learn(chunk, before, reading)
         if reads:
             self._at = reads[-1][0]
 
@@ -125,6 +121,16 @@ class StreamReader:
                 self._dialect.whole(reading, self._at, value)
         except _WRONG_SHAPE as error:
             self.malformed = _broken(body, error)
+
+
+def _is_one_event(chunk: bytes) -> bool:
+    """Whether a read is one whole event of one line of data, which spares the splitter."""
+    return (
+        chunk.startswith(b"data: ")
+        and chunk.find(b"\n") == len(chunk) - 2
+        and chunk.endswith(b"\n\n")
+        and b"\r" not in chunk
+    )
 
 
 def _broken(data: bytes, error: Exception) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter_ns
@@ -17,7 +16,7 @@ from typing import Any, Literal
 import aiohttp
 
 from bunny_probe.endpoints.spec import Timeouts
-from bunny_probe.endpoints.stamped import stamp, until_more
+from bunny_probe.endpoints.tapped import Tap, tap
 
 __all__ = ["Wire", "exchange", "open_session"]
 
@@ -46,7 +45,7 @@ class Wire:
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     size: int = 0
-    held: Any = field(default_factory=deque)  # stamped reads that the parser has not got yet
+    tap: Tap | None = None  # what reads the body, while it does
     error_body: bytes = b""  # of a response whose status is not 2xx
     fault: Fault | None = None
     evidence: str = ""  # what the fault was; not yet redacted
@@ -117,7 +116,8 @@ async def exchange(
     finally:
         if deadline is not None:
             deadline.stop()
-    wire.end = perf_counter_ns()
+    # The last byte ends an answer that is whole, not the client's own work behind it.
+    wire.end = perf_counter_ns() if wire.fault or wire.last_read is None else wire.last_read
     return wire
 
 
@@ -144,47 +144,34 @@ async def _read(
                 if len(wire.error_body) > _ERROR_BYTES:
                     break
             return
+        wire.tap = tap(response, min(_HOLD_BYTES, max_bytes))
+        if wire.tap is None:
+            await _read_plainly(response, wire, max_bytes, take)
+            return
         try:
-            reads = stamp(response.content, min(_HOLD_BYTES, max_bytes))
-            if reads is None:
-                await _read_plainly(response, wire, max_bytes, take)
-            else:
-                await _read_stamped(response, wire, reads, max_bytes, take)
+            while await wire.tap.more():
+                _hand_over(wire, wire.tap.take(), take)
+                if wire.size > max_bytes:
+                    _too_large(response, wire)
+                    break
         finally:
             # Also when the stream broke: what came before it is evidence.
-            _hand_over(wire, take)
+            wire.tap.close()
+            _hand_over(wire, wire.tap.take(), take)
+            wire.tap = None
 
 
-async def _read_stamped(
-    response: aiohttp.ClientResponse, wire: Wire, reads: Any, max_bytes: int, take: Take
-) -> None:
-    wire.held = reads
-    while await until_more(response.content):
-        _hand_over(wire, take)
+async def _read_plainly(response: aiohttp.ClientResponse, wire: Wire, max_bytes: int, take: Take) -> None:
+    async for chunk in response.content.iter_any():
+        _hand_over(wire, [(perf_counter_ns(), chunk)], take)
         if wire.size > max_bytes:
             _too_large(response, wire)
             return
 
 
-async def _read_plainly(response: aiohttp.ClientResponse, wire: Wire, max_bytes: int, take: Take) -> None:
-    limit = min(_HOLD_BYTES, max_bytes)
-    gathered = 0
-    async for chunk in response.content.iter_any():
-        wire.held.append((perf_counter_ns(), chunk))
-        gathered += len(chunk)
-        if gathered > limit:
-            gathered = 0
-            _hand_over(wire, take)
-            if wire.size > max_bytes:
-                _too_large(response, wire)
-                return
-
-
-def _hand_over(wire: Wire, take: Take) -> None:
+def _hand_over(wire: Wire, reads: list[tuple[int, bytes]], take: Take) -> None:
     """Give what has gathered to the parser."""
-    if wire.held:
-        reads = list(wire.held)
-        wire.held.clear()
+    if reads:
         wire.first_read = wire.first_read or reads[0][0]
         wire.last_read = reads[-1][0]
         wire.size += sum([len(data) for _, data in reads])
@@ -213,7 +200,9 @@ class _Deadline:
 
     def _check(self) -> None:
         wire, limits = self._wire, self._timeouts
-        last_read = wire.held[-1][0] if wire.held else wire.last_read
+        if wire.tap is not None:
+            wire.tap.look()  # what breaks the rules of HTTP is told before its silence is
+        last_read = wire.last_read if wire.tap is None else wire.tap.last_read
         if wire.sent is None:
             since, limit, name = wire.opened, limits.connect, "no connection"
         elif last_read is None:

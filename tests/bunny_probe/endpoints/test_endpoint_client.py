@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from raw_server import DONE, ROLE, answer, delta, error_reply, event, head, serve, usage
 
-from bunny_probe.endpoints import EndpointSpec, Redactor, Timeouts, open_endpoint, stamped, wire
+from bunny_probe.endpoints import EndpointSpec, Redactor, Timeouts, open_endpoint, tapped, wire
 from bunny_probe.endpoints.proxies import proxy_for
 from bunny_probe.endpoints.secrets import Secret, read_secret
 from bunny_probe.errors import (
@@ -132,14 +132,14 @@ async def test_reads_are_stamped_in_the_sockets_callback(monkeypatch: pytest.Mon
     script = [head(), ROLE, *[delta(f"w{i} ") for i in range(50)], delta(finish="stop"), usage(10, 50), DONE]
     taken: list[object] = []
 
-    def watch(content: Any, most: int) -> object:
-        taken.append(stamped.stamp(content, most))
+    def watch(response: Any, most: int) -> object:
+        taken.append(tapped.tap(response, most))
         return taken[-1]
 
     async with serve(script) as server, open_endpoint(spec(server.url)) as endpoint:
-        monkeypatch.setattr(wire, "stamp", watch)
+        monkeypatch.setattr(wire, "tap", watch)
         fast = await endpoint.attempt(ASK, Decoding(), 10)
-        monkeypatch.setattr(wire, "stamp", lambda content, most: None)
+        monkeypatch.setattr(wire, "tap", lambda response, most: None)
         plain = await endpoint.attempt(ASK, Decoding(), 10)
     assert taken[0] is not None
     assert (fast.outcome, fast.text, fast.usage) == (plain.outcome, plain.text, plain.usage)
@@ -152,7 +152,7 @@ async def test_long_answers_are_parsed_in_parts(monkeypatch: pytest.MonkeyPatch,
     pieces = [f"{i:05d}" + "x" * 995 for i in range(3000)]
     script = [head(), *[delta(piece) for piece in pieces], delta(finish="stop"), DONE]
     if plainly:
-        monkeypatch.setattr(wire, "stamp", lambda content, most: None)
+        monkeypatch.setattr(wire, "tap", lambda response, most: None)
     async with serve(script) as server, open_endpoint(spec(server.url)) as endpoint:
         attempt = await endpoint.attempt(ASK, Decoding())
     assert attempt.outcome is Outcome.ANSWERED
