@@ -1,11 +1,12 @@
 # Every target creates what it needs and can be run again at no cost.
-#   make setup   a virtual environment in .venv with everything in it
-#   make demo    a report on a real language model, reports/demo/report.html
-#   make test    the tests, on a CPU, without keys
-#   make lint    ruff, mypy --strict, the import contracts
-#   make lab     JupyterLab on the notebooks
+#   make setup      a virtual environment in .venv with everything in it
+#   make demo       a report on a real language model, reports/demo/report.html
+#   make test       the tests, on a CPU, without keys
+#   make notebooks  every notebook executed, its pages looked at in a headless Chromium if there is one
+#   make lint       ruff, mypy --strict, the import contracts
+#   make lab        JupyterLab on the notebooks
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lab model clean
+.PHONY: help setup demo test notebooks lint lab model clean
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -13,7 +14,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 help:
-	@sed -n '2,6s/^#   //p' Makefile
+	@sed -n '2,7s/^#   //p' Makefile
 
 setup: $(STAMP)
 
@@ -36,6 +37,10 @@ demo: model
 test: model
 	@echo "test: pytest in two processes"
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+notebooks: model
+	@echo "notebooks: executing every one, a few minutes"
+	@$(BIN)/python -m pytest -m notebooks tests/notebooks
 
 lint: $(STAMP)
 	@echo "lint: ruff"
