@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bunny_engine.cli_bench import bench_command
 from bunny_engine.cli_memory import memory_command
 from bunny_engine.errors import EngineError
 from bunny_engine.fetch import DEFAULT, KNOWN, cache_dir, fetch, resolve
@@ -83,6 +84,7 @@ def info(model: Model = DEFAULT, as_json: Json = False) -> None:
 
 
 app.command("memory")(memory_command)
+app.command("bench")(bench_command)
 
 
 @app.command()
