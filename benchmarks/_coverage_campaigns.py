@@ -14,7 +14,6 @@ import pandas as pd
 
 from bunny_probe import fits
 from bunny_probe.fits.ensemble import fit_curves
-from bunny_probe.fits.window import window_quantities
 
 SHORT = np.round(np.geomspace(1024, 131_072, 8))
 LONG = np.round(np.geomspace(1024, 2**20, 11))
@@ -79,14 +78,9 @@ def curves(name: str, documents: int, campaigns: int, seed: int) -> list[Held]:
     ensemble = fit_curves(lengths, k, n, level=0.95, size=np.full(campaigns, documents * lengths.size))
     axis = ensemble.axis
     at = lengths[[0, lengths.size // 2, -1]]
-    window = window_quantities(ensemble, 0.85)
-
-    def quantities(curve, theta):
-        half = ensemble.crossings_of(curve, theta, (0.5,))
-        values = curve.evaluate(theta, axis.z(at), axis.t(at))[0]
-        return np.concatenate([window(curve, theta)[..., 1:], half, values], axis=-1)
-
-    low, high = ensemble.project(quantities)
+    value_low, value_high = ensemble.values(at)
+    sides = [ensemble.crossings(fraction) for fraction in (0.85, 0.5)]
+    low, high = (np.column_stack([sides[0][i], sides[1][i], v]) for i, v in ((0, value_low), (1, value_high)))
     end = np.log(axis.high) + 1e-9
     low[:, :2] = np.where(low[:, :2] > end, np.inf, low[:, :2])
     high[:, :2] = np.where(high[:, :2] > end, np.inf, high[:, :2])

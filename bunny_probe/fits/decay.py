@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bunny_probe.errors import FitRefused
-from bunny_probe.fits.curves import CURVES, Curve
+from bunny_probe.fits.curves import CURVES
 from bunny_probe.fits.ensemble import Ensemble, ModelRow, fit_curves
 from bunny_probe.fits.proportions import critical, wilson
 from bunny_probe.fits.result import Counts, Crossing, Estimate, Result, Status, records_table
@@ -143,27 +143,22 @@ class Decay:
                 [np.geomspace(axis.low, axis.high, 13), [axis.high * self.beyond**0.5, axis.high * self.beyond]]
             )
         )
-        z, t = axis.z(knots), axis.t(knots)
-
-        def quantities(curve: Curve, theta: Floats) -> Floats:
-            values = curve.evaluate(theta, z, t)[0]
-            return np.concatenate([values, ensemble.crossings_of(curve, theta, (0.5,))], axis=-1)
-
-        low, high = ensemble.project(quantities)
+        low, high = ensemble.values(knots)
+        half_low, half_high = ensemble.crossings(0.5)
         chosen = ensemble.chosen
         drawn = np.unique(np.concatenate([np.geomspace(axis.low, knots[-1], self.points), knots]))
         value = chosen.curve.evaluate(chosen.theta, axis.z(drawn), axis.t(drawn))[0]
-        below, above = (np.interp(np.log(drawn), np.log(knots), side[:-1]) for side in (low, high))
+        below, above = (np.interp(np.log(drawn), np.log(knots), side) for side in (low, high))
         curve = tuple(
             CurvePoint(
                 float(x), float(v), float(min(lo, v)), float(max(hi, v)), bool(x <= axis.high * (1 + 1e-9))
             )
             for x, v, lo, hi in zip(drawn, value, below, above, strict=True)
         )
-        halved = ensemble.crossings_of(chosen.curve, chosen.theta[None, :], (0.5,))[0, 0]
+        halved = ensemble.crossings_of(chosen.curve, chosen.theta, 0.5)
         n, m = sample.counts.used, sample.counts.clusters
         end = int(np.searchsorted(drawn, axis.high))
-        half = ensemble.crossing(float(halved), float(low[-1]), float(high[-1]))
+        half = ensemble.crossing(float(halved), float(half_low), float(half_high))
         rows = ensemble.rows()
         notes = warnings_of(rows[0], cells)
         return DecayFit(
@@ -262,8 +257,6 @@ def _knee(ensemble: Ensemble) -> Crossing | None:
     row, level = by_name.get("piecewise"), by_name.get("constant")
     if row is None or row.delta > 7 or (level is not None and level.aicc <= row.aicc):
         return None
-    alone = ensemble.only("piecewise")
-    low, high = alone.project(lambda curve, theta: theta[..., 1:2])
-    start = np.log(ensemble.axis.low)
-    knee = float(alone.chosen.theta[1])
-    return ensemble.crossing(knee + start, float(low[0]) + start, float(high[0]) + start)
+    low, high = ensemble.knee()
+    knee = float(ensemble.only("piecewise").chosen.theta[1] + np.log(ensemble.axis.low))
+    return ensemble.crossing(knee, float(low), float(high))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bunny_probe.fits.curves import CURVES, Axis, Curve
 
-__all__ = ["Maximum", "extremes", "maximise", "saturated"]
+__all__ = ["Maximum", "climb", "extremes", "log_likelihood", "maximise", "net_of", "saturated"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,15 +40,16 @@ def saturated(k: Floats, n: Floats) -> Floats:
     return np.asarray((k * np.log(share) + (n - k) * np.log(miss)).sum(axis=-1))
 
 
-def _log_likelihood(p: Floats, k: Floats, n: Floats) -> Floats:
+def log_likelihood(p: Floats, k: Floats, n: Floats) -> Floats:
     p = np.clip(p, _TINY, 1 - _TINY)
     return np.asarray((k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=-1))
 
 
 @lru_cache(maxsize=64)
-def _net(
+def net_of(
     name: str, axis: Axis, positions: tuple[float, ...]
 ) -> tuple[Floats, npt.NDArray[np.int64], Floats, Floats]:
+    """(θ, its slices along the curve's place, ln p, ln(1 - p)) of the curve's coarse net at `positions`."""
     curve = CURVES[name]
     theta = curve.starts(axis)
     x = np.array(positions)
@@ -67,15 +68,16 @@ def maximise(curve: Curve, axis: Axis, x: Floats, k: Floats, n: Floats, *, sever
     shape = np.broadcast_shapes(k.shape, n.shape)
     k2 = np.broadcast_to(k, shape).reshape(-1, shape[-1])
     n2 = np.broadcast_to(n, shape).reshape(-1, shape[-1])
-    starts, slices, log_p, log_q = _net(curve.name, axis, tuple(x.tolist()))
+    starts, slices, log_p, log_q = net_of(curve.name, axis, tuple(x.tolist()))
     net = (log_p @ k2.T + log_q @ (n2 - k2).T)[slices]  # (slice, member, data set)
     first = np.take_along_axis(slices, net.argmax(axis=1), axis=1)  # the best start of each slice
     leading = np.argsort(-net.max(axis=1), axis=0)[:several]
     chosen = np.take_along_axis(first, leading, axis=0).T  # (data set, several)
-    theta, best = _climb(curve, axis, x, starts[chosen], k2[:, None, :], n2[:, None, :], rounds=8)
+    z, t = axis.z(x), axis.t(x)
+    theta, best = climb(curve, axis, z, t, starts[chosen], k2[:, None, :], n2[:, None, :], rounds=8)
     order = np.argsort(-best, axis=1)[:, :4]
     theta = np.take_along_axis(theta, order[..., None], axis=1)
-    theta, best = _climb(curve, axis, x, theta, k2[:, None, :], n2[:, None, :], rounds=25)
+    theta, best = climb(curve, axis, z, t, theta, k2[:, None, :], n2[:, None, :], rounds=25)
     winner = best.argmax(axis=1)
     rows = np.arange(winner.size)
     return Maximum(
@@ -83,10 +85,11 @@ def maximise(curve: Curve, axis: Axis, x: Floats, k: Floats, n: Floats, *, sever
     )
 
 
-def _climb(
+def climb(
     curve: Curve,
     axis: Axis,
-    x: Floats,
+    z: Floats,
+    t: Floats,
     theta: Floats,
     k: Floats,
     n: Floats,
@@ -94,11 +97,10 @@ def _climb(
     rounds: int,
     tolerance: float = 1e-5,
 ) -> tuple[Floats, Floats]:
-    """Fisher scoring with Levenberg's damping, for (data sets, starts) at once."""
-    z, t = axis.z(x), axis.t(x)
+    """Fisher scoring with Levenberg's damping from `theta` (..., P), all at once: (θ, log-likelihood)."""
     low, high = curve.box(axis)
     p, jac = curve.evaluate(theta, z, t)
-    best = _log_likelihood(p, k, n)
+    best = log_likelihood(p, k, n)
     damping = np.full(best.shape, 1e-3)
     eye = np.eye(curve.size)
     for _ in range(rounds):
@@ -115,7 +117,7 @@ def _climb(
         step = np.linalg.solve(information + ridge[..., None, :] * eye, gradient[..., None])[..., 0]
         proposal = np.clip(theta + np.clip(np.where(held, 0.0, step), -3, 3), low, high)
         p_new, jac_new = curve.evaluate(proposal, z, t)
-        value = _log_likelihood(p_new, k, n)
+        value = log_likelihood(p_new, k, n)
         better = value >= best
         promised = (gradient * (proposal - theta)).sum(axis=-1)  # first-order gain of the step
         theta = np.where(better[..., None], proposal, theta)
@@ -166,7 +168,7 @@ class _Region:
     def depth(self, step: Floats, radius: Floats) -> Floats:
         """Square root of the deviance at `radius`: a straight line where the region is an ellipse."""
         p = self.curve.evaluate(self.point(step, radius), self.z, self.t)[0]
-        return np.asarray(np.sqrt(np.maximum(2 * (self.best - _log_likelihood(p, self.k, self.n)), 0.0)))
+        return np.asarray(np.sqrt(np.maximum(2 * (self.best - log_likelihood(p, self.k, self.n)), 0.0)))
 
     def border(self, unit: Floats) -> Floats:
         """θ on the border along each direction, (..., r, P); where all is allowed, the end of the ray."""
@@ -228,7 +230,7 @@ def extremes(
     root = np.linalg.inv(np.linalg.cholesky(information + np.diag(4.0 / (high - low) ** 2)))
     centre = theta[..., None, :]
     wall = np.sqrt(np.maximum(np.asarray(threshold, dtype=float), 0.0))[..., None]
-    best = _log_likelihood(p, k, n)[..., None]
+    best = log_likelihood(p, k, n)[..., None]
     here = _Region(curve, z, t, k[..., None, :], n[..., None, :], centre, best, wall, root, low, high)
 
     h = np.diag(1e-4 * (high - low))

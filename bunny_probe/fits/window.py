@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bunny_probe.errors import FitRefused
-from bunny_probe.fits.curves import Curve
 from bunny_probe.fits.decay import LengthCell, ensemble_of, length_cells, positions, warnings_of
 from bunny_probe.fits.ensemble import Ensemble, ModelRow
 from bunny_probe.fits.proportions import critical, wilson
@@ -101,10 +99,13 @@ class Window:
         )
 
     def _result(self, ensemble: Ensemble, cells: Cells, xs: Floats, sample: Sample) -> WindowFit:
-        low, high = ensemble.project(window_quantities(ensemble, self.fraction))
-        quantities = window_quantities(ensemble, self.fraction)
-        base, crossing = quantities(ensemble.chosen.curve, ensemble.chosen.theta[None, :])[0]
-        window = ensemble.crossing(float(crossing), float(low[1]), float(high[1]))
+        best = ensemble.chosen
+        start = np.array([ensemble.axis.low])
+        base = best.curve.evaluate(best.theta, ensemble.axis.z(start), ensemble.axis.t(start))[0][0]
+        base_low, base_high = ensemble.values(start)
+        low, high = ensemble.crossings(self.fraction)
+        at = ensemble.crossings_of(best.curve, best.theta, self.fraction)
+        window = ensemble.crossing(float(at), float(low), float(high))
         rows = ensemble.rows()
         return WindowFit(
             status="censored" if window.censored else "ok",
@@ -114,8 +115,8 @@ class Window:
             window=window,
             base=Estimate(
                 float(base),
-                float(low[0]),
-                float(high[0]),
+                float(base_low[0]),
+                float(base_high[0]),
                 sample.counts.used,
                 sample.counts.clusters,
                 self.level,
@@ -127,14 +128,3 @@ class Window:
             counts=sample.counts,
             level=self.level,
         )
-
-
-def window_quantities(ensemble: Ensemble, fraction: float) -> Callable[[Curve, Floats], Floats]:
-    """(base, log of the window) of a curve, as `Ensemble.project` wants it."""
-    zero = np.zeros(1)
-
-    def quantities(curve: Curve, theta: Floats) -> Floats:
-        base = curve.evaluate(theta, zero, zero)[0]
-        return np.concatenate([base, ensemble.crossings_of(curve, theta, (fraction,))], axis=-1)
-
-    return quantities

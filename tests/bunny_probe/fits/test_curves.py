@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from bunny_probe.fits.curves import CURVES, Axis
+from bunny_probe.fits.ensemble import fit_curves
 from bunny_probe.fits.likelihood import extremes, maximise, saturated
 from bunny_probe.fits.proportions import critical
 
@@ -105,25 +106,53 @@ def test_the_projection_of_a_constant_is_its_likelihood_ratio_interval():
     assert float(high[0]) == pytest.approx(brentq(excess, 0.875, 0.999), abs=1e-3)
 
 
-def test_the_projection_reaches_what_a_constrained_optimiser_reaches():
-    """The window's profile interval from the region is no narrower than one found by direct search."""
-    from bunny_probe.fits.ensemble import fit_curves
-    from bunny_probe.fits.window import window_quantities
-
-    k = np.array([19, 18, 19, 17, 14, 9, 4, 2], dtype=float)
-    n = np.full(8, 20.0)
-    ensemble = fit_curves(X, k, n, level=0.95, size=160, models=("logistic",))
-    wanted = window_quantities(ensemble, 0.85)
-    low, high = ensemble.project(wanted)
-    curve = CURVES["logistic"]
+@pytest.mark.parametrize(
+    ("name", "k"),
+    [
+        ("logistic", [19, 18, 19, 17, 14, 9, 4, 2]),
+        ("logistic", [18, 19, 18, 20, 18, 17, 2, 0]),
+        ("exponential", [19, 18, 19, 17, 14, 9, 4, 2]),
+        ("piecewise", [20, 20, 19, 17, 14, 9, 4, 2]),
+        ("power", [19, 18, 15, 14, 12, 11, 10, 9]),
+        ("exponential", [20, 20, 20, 20, 20, 20, 19, 20]),
+    ],
+)
+def test_profile_intervals_reach_what_a_random_search_reaches(name, k):
+    """Window, half-length and values: no θ of the region is outside, and the ends are near."""
+    k, n = np.array(k, dtype=float), np.full(8, 20.0)
+    ensemble = fit_curves(X, k, n, level=0.95, size=160, models=(name,))
+    curve, best, axis = CURVES[name], ensemble.chosen, ensemble.axis
+    box_low, box_high = curve.box(axis)
     rng = np.random.default_rng(0)
-    box_low, box_high = curve.box(ensemble.axis)
-    theta = rng.normal(ensemble.chosen.theta, [0.8, 0.7, 0.6, 2.0], size=(200_000, 4))
-    theta = np.clip(theta, box_low, box_high)
-    p = np.clip(curve.evaluate(theta, ensemble.axis.z(X), ensemble.axis.t(X))[0], 1e-9, 1 - 1e-9)
-    ll = (k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=1)
     wall = float(ensemble.thresholds.max())
-    inside = 2 * (float(ensemble.chosen.log_likelihood) - ll) <= wall
-    window = wanted(curve, theta[inside])[:, 1]
-    assert low[1] <= window.min() + 0.03
-    assert high[1] >= window.max() - 0.03
+
+    def inside(theta):
+        p = np.clip(curve.evaluate(theta, axis.z(X), axis.t(X))[0], 1e-9, 1 - 1e-9)
+        ll = (k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=1)
+        return theta[2 * (float(best.log_likelihood) - ll) <= wall]
+
+    wide = rng.uniform(box_low, box_high, size=(60_000, curve.size))
+    spread = np.minimum((box_high - box_low) / 4, 1.5)
+    near = rng.normal(
+        best.theta, spread * rng.choice([0.1, 0.3, 1.0], (60_000, 1)), size=(60_000, curve.size)
+    )
+    found = inside(np.clip(np.concatenate([wide, near, best.theta[None, :]]), box_low, box_high))
+    for scale in (0.3, 0.1):  # walk on from what was found
+        steps = rng.normal(0, scale * spread, size=(60_000, curve.size))
+        found = np.concatenate(
+            [found, inside(np.clip(found[rng.integers(0, len(found), 60_000)] + steps, box_low, box_high))]
+        )
+    for fraction in (0.85, 0.5):
+        low, high = (float(v) for v in ensemble.crossings(fraction))
+        seen = np.log(curve.crossing(found, fraction, axis))
+        seen = np.where(seen > np.log(axis.high), np.inf, seen)
+        assert low <= seen.min() + 0.01
+        assert high >= seen.max() - 0.01
+        assert high == np.inf or high <= seen.max() + 0.35
+        assert low == np.inf or low >= min(seen.min() - 0.35, np.log(axis.low))
+    low, high = ensemble.values(X)
+    seen = curve.evaluate(found, axis.z(X), axis.t(X))[0]
+    assert np.all(low <= seen.min(axis=0) + 4e-3)
+    assert np.all(high >= seen.max(axis=0) - 4e-3)
+    assert np.all(high <= seen.max(axis=0) + 0.03)
+    assert np.all(low >= seen.min(axis=0) - 0.03)

@@ -8,7 +8,6 @@ import pytest
 
 from bunny_probe import fits
 from bunny_probe.fits.ensemble import fit_curves
-from bunny_probe.fits.window import window_quantities
 
 LENGTHS = tuple(int(v) for v in 1024 * 2 ** np.arange(8))
 
@@ -70,9 +69,38 @@ def test_batch_and_single_give_the_same_window(campaign):
     batch = fit_curves(
         np.array(LENGTHS, dtype=float), np.stack([k, k]), np.full((2, 8), 20.0), level=0.95, size=[160, 160]
     )
-    low, high = batch.project(window_quantities(batch, 0.85))
-    assert np.exp(low[0, 1]) == pytest.approx(single.window.low, rel=0.02)
-    assert np.exp(high[1, 1]) == pytest.approx(single.window.high, rel=0.02)
+    low, high = batch.crossings(0.85)
+    assert np.exp(low[0]) == pytest.approx(single.window.low, rel=0.002)
+    assert np.exp(high[1]) == pytest.approx(single.window.high, rel=0.002)
+    base = batch.values(np.array([LENGTHS[0]], dtype=float))
+    assert base[0][1, 0] == pytest.approx(single.base.low, abs=1e-3)
+    assert base[1][0, 0] == pytest.approx(single.base.high, abs=1e-3)
+
+
+def test_an_interval_holds_the_whole_gap_that_a_cliff_stands_in(campaign):
+    """Nothing was asked between two lengths: a fall may be anywhere there, and the interval says so."""
+    for documents, seed in ((5, 1), (30, 2), (1000, 3)):
+        frame = campaign(
+            lambda x, d: np.where(x < 20_000, 0.92, 0.08), lengths=LENGTHS, documents=documents, seed=seed
+        )
+        window, half = fits.Window()(frame).window, fits.Decay()(frame).half_length
+        assert window.low <= 16_384 * 1.02
+        assert window.high >= 32_768 * 0.98
+        assert half.low <= 16_384 * 1.05
+        assert half.high >= 32_768 * 0.98
+
+
+def test_intervals_narrow_with_the_root_of_the_answers(campaign):
+    """A hundred times the documents give a tenth of the width, also where a net alone would be too coarse."""
+
+    def widths(documents):
+        frame = campaign(lambda x, d: 0.95 / (1 + (x / 20_000) ** 1.5), lengths=LENGTHS, documents=documents)
+        window, decay = fits.Window()(frame), fits.Decay()(frame)
+        return np.log(window.window.high / window.window.low), decay.last.high - decay.last.low
+
+    few, many = widths(200), widths(20_000)
+    assert few[0] / many[0] == pytest.approx(10, rel=0.35)
+    assert few[1] / many[1] == pytest.approx(10, rel=0.35)
 
 
 def test_the_last_tokens_that_count_are_found(campaign):

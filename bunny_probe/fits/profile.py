@@ -1,0 +1,234 @@
+"""The profile likelihood of a crossing: which windows (or half-lengths) the data allow under one curve.
+
+Every curve is base · G(z) with G = 1 at the shortest position and G = `fraction` at the crossing w. With w as a
+parameter the likelihood is maximised over all others at each w of a grid: a net first, so that no hill is
+missed, then Fisher scoring; the ends of the region are bisected (Venzon and Moolgavkar 1988).
+Where a cliff stands between two tested lengths the profile is flat there, and the whole gap is in the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bunny_probe.fits.curves import Axis
+
+__all__ = ["crossing_region"]
+
+Floats = npt.NDArray[np.float64]
+Shape = Callable[[Floats, Floats, float, Axis, Floats], Floats]  # (w, u, fraction, axis, z) → G
+
+_TINY = 1e-9
+_TOP = 9.0  # logit of the largest base
+
+
+def _expit(x: Floats) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(x, -40, 40))), dtype=float)
+
+
+def _power(w: Floats, u: Floats, fraction: float, axis: Axis, z: Floats) -> Floats:
+    return np.asarray(np.exp(np.log(fraction) / w[..., None] * z))
+
+
+def _exponential(w: Floats, u: Floats, fraction: float, axis: Axis, z: Floats) -> Floats:
+    s = fraction * _expit(u[..., 0])
+    rate = -np.log((fraction - s) / (1 - s)) / _t(w, axis)
+    return np.asarray(s[..., None] + (1 - s[..., None]) * np.exp(-rate[..., None] * _t(z, axis)))
+
+
+def _logistic(w: Floats, u: Floats, fraction: float, axis: Axis, z: Floats) -> Floats:
+    s = fraction * _expit(u[..., 1])
+    left = (fraction - s) / (1 - s)
+    steep = -np.log(left) / w * (1 + np.exp(u[..., 0]))  # at the least steepness it is a power law to a floor
+    past = steep * w
+    start = (1 - left) / np.maximum(left - np.exp(-past), 1e-300)  # e^(steep·(w - midpoint))
+    with np.errstate(over="ignore"):
+        fall = (1 + start * np.exp(-past))[..., None] / (
+            1 + start[..., None] * np.exp(np.clip(steep[..., None] * (z - w[..., None]), -700, 700))
+        )
+    return np.asarray(s[..., None] + (1 - s[..., None]) * fall)
+
+
+def _piecewise(w: Floats, u: Floats, fraction: float, axis: Axis, z: Floats) -> Floats:
+    knee = (w * _expit(u[..., 0]))[..., None]
+    slope = (1 - fraction) / np.maximum(w[..., None] - knee, 1e-9)
+    return np.asarray(np.maximum(1 - slope * np.maximum(z - knee, 0.0), 1e-3))
+
+
+def _knee(w: Floats, u: Floats, fraction: float, axis: Axis, z: Floats) -> Floats:
+    """The piecewise linear curve with its knee, instead of a crossing, at w."""
+    return np.asarray(np.maximum(1 - np.exp(u[..., :1]) * np.maximum(z - w[..., None], 0.0), 1e-3))
+
+
+def _t(z: Floats, axis: Axis) -> Floats:
+    return np.asarray(axis.low * np.expm1(z) / axis.width)
+
+
+_SHARES = np.array([-9.0, -3.0, -1.5, -0.5, 0.5, 1.5, 3.0, 7.0])  # of the floor in the fraction, as logits
+_STEEP = np.array([-4.0, -1.5, -0.3, 0.6, 1.4, 2.2, 3.0, 3.8, 4.8, 6.5, 9.0])
+_SHAPES: dict[str, tuple[Shape, Floats, tuple[tuple[float, float], ...]]] = {
+    "power": (_power, np.zeros((1, 0)), ()),
+    "exponential": (_exponential, np.linspace(-9, 9, 19)[:, None], ((-9.0, 12.0),)),
+    "logistic": (
+        _logistic,
+        np.stack([g.ravel() for g in np.meshgrid(_STEEP, _SHARES, indexing="ij")], axis=-1),
+        ((-6.0, 11.0), (-9.0, 12.0)),
+    ),
+    "piecewise": (
+        _piecewise,
+        np.array([-9.0, -2, -1, -0.3, 0.3, 0.8, 1.4, 2, 3, 4, 6])[:, None],
+        ((-9.0, 9.0),),
+    ),
+    "knee": (_knee, np.log([0.001, 0.02, 0.05, 0.12, 0.25, 0.5, 1.0, 2.5, 8.0, 40.0])[:, None], ((-6.9, 4.1),)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    """The likelihood given w, for a batch of data sets over the same positions."""
+
+    name: str
+    fraction: float
+    axis: Axis
+    z: Floats  # (m,)
+    k: Floats  # (b, m)
+    n: Floats
+
+    def shape(self, w: Floats, u: Floats) -> Floats:
+        return _SHAPES[self.name][0](w, u, self.fraction, self.axis, self.z)
+
+    def screen(self, w: Floats, *, block: int = 400_000) -> Floats:
+        """The best net point u at each w (W,) for each data set: (b, W, d)."""
+        net = _SHAPES[self.name][1]
+        g = np.clip(self.shape(w[:, None], net[None, :, :]), _TINY, 1.0)  # (W, j, m)
+        log_g = np.log(g)
+        picks = np.empty((self.k.shape[0], w.size), dtype=np.int64)
+        size = max(1, block // g.size)
+        for i in range(0, self.k.shape[0], size):
+            k, n = (v[i : i + size, None, None, :] for v in (self.k, self.n))
+            total = k.sum(axis=-1)
+            base = np.clip(total / np.maximum((n * g).sum(axis=-1), 1e-12), 0.001, 0.999)
+            for _ in range(2):
+                p = np.minimum(base[..., None] * g, 1 - 1e-6)
+                slope = total - ((n - k) * p / (1 - p)).sum(axis=-1)  # of ln base
+                curvature = (n * p / (1 - p)).sum(axis=-1)
+                base = np.clip(base * np.exp(np.clip(slope / np.maximum(curvature, 1e-9), -1, 1)), 1e-4, 0.9999)
+            p = np.minimum(base[..., None] * g, 1 - _TINY)
+            value = (k * (np.log(base[..., None]) + log_g) + (n - k) * np.log1p(-p)).sum(axis=-1)
+            picks[i : i + size] = value.argmax(axis=-1)
+        return np.asarray(net[picks])
+
+    def climb(self, w: Floats, u: Floats, *, rounds: int = 12) -> tuple[Floats, Floats]:
+        """(u, log-likelihood) at the maximum over base and u, for w and u of (b, W[, d])."""
+        bounds = _SHAPES[self.name][2]
+        low = np.array([-_TOP, *(b[0] for b in bounds)])
+        high = np.array([_TOP, *(b[1] for b in bounds)])
+        k, n = self.k[:, None, :], self.n[:, None, :]
+        g = self.shape(w, u)
+        base = np.clip(k.sum(axis=-1) / np.maximum((n * g).sum(axis=-1), 1e-12), 0.001, 0.999)
+        theta = np.concatenate([np.log(base / (1 - base))[..., None], u], axis=-1)
+        best = self._value(theta[..., 0], g, k, n)
+        damping = np.full(best.shape, 1e-3)
+        eye = np.eye(low.size)
+        for _ in range(rounds):
+            a = _expit(theta[..., :1])
+            p = np.clip(a * g, _TINY, 1 - _TINY)
+            columns = [p * (1 - a)]
+            for i in range(len(bounds)):
+                step = np.zeros(len(bounds))
+                step[i] = 1e-5
+                columns.append(a * (self.shape(w, theta[..., 1:] + step) - g) / 1e-5)
+            jac = np.stack(columns, axis=-1)
+            weight = 1 / (p * (1 - p))
+            turned = jac.swapaxes(-1, -2)
+            gradient = (turned @ ((k - n * p) * weight)[..., None])[..., 0]
+            information = (turned * (n * weight)[..., None, :]) @ jac
+            scale = np.diagonal(information, axis1=-2, axis2=-1)
+            ridge = damping[..., None] * np.maximum(scale, 1e-6 * scale.max(axis=-1, keepdims=True) + 1e-9)
+            held = ((theta <= low) & (gradient < 0)) | ((theta >= high) & (gradient > 0))
+            gradient = np.where(held, 0.0, gradient)
+            step_by = np.linalg.solve(information + ridge[..., None, :] * eye, gradient[..., None])[..., 0]
+            proposal = np.clip(theta + np.clip(np.where(held, 0.0, step_by), -2, 2), low, high)
+            new = self.shape(w, proposal[..., 1:])
+            value = self._value(proposal[..., 0], new, k, n)
+            better = value > best
+            promised = np.abs(gradient * (proposal - theta)).sum(axis=-1)
+            theta = np.where(better[..., None], proposal, theta)
+            g = np.where(better[..., None], new, g)
+            best = np.where(better, value, best)
+            damping = np.clip(np.where(better, damping * 0.2, damping * 8.0), 1e-9, 1e6)
+            if np.all((promised < 1e-3) | (damping >= 1e5)):
+                break
+        return theta[..., 1:], best
+
+    @staticmethod
+    def _value(eta: Floats, g: Floats, k: Floats, n: Floats) -> Floats:
+        p = np.clip(_expit(eta)[..., None] * g, _TINY, 1 - _TINY)
+        return np.asarray((k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=-1))
+
+
+def crossing_region(
+    name: str,
+    fraction: float,
+    axis: Axis,
+    x: Floats,
+    k: Floats,
+    n: Floats,
+    at: Floats,
+    best: Floats,
+    wall: Floats,
+) -> tuple[Floats, Floats]:
+    """(lowest, highest) ln(crossing / shortest) with 2(best - profile) ≤ wall; inf: beyond the longest.
+
+    `x`: (m,); `k`, `n`: (b, m); `at`: (b,) the crossing of the maximum; `best`: (b,) its log-likelihood;
+    `wall`: (b,). Raises KeyError for a curve that never crosses.
+    """
+    z = np.asarray(axis.z(x))
+    profile = _Profile(name, fraction, axis, z, k, n)
+    grid = _grid(z, axis.span)
+    u = profile.screen(grid)
+    w = np.broadcast_to(grid, (k.shape[0], grid.size))
+    u, value = profile.climb(w, u)
+    best = np.maximum(best, value.max(axis=-1))
+    inside = 2 * (best[:, None] - value) <= wall[:, None]
+    rows = np.arange(k.shape[0])
+    # the maximum itself is in the region, wherever the grid is
+    low = np.where(inside.any(axis=-1), grid[inside.argmax(axis=-1)], np.inf)
+    high = np.where(inside.any(axis=-1), grid[grid.size - 1 - inside[:, ::-1].argmax(axis=-1)], -np.inf)
+    top = axis.span + 1.0
+    peak = np.clip(at, grid[0], top)
+    low, high = np.minimum(low, peak), np.maximum(high, peak)
+    ends = []
+    for end, down in ((low, True), (high, False)):
+        out = np.searchsorted(grid, end, side="left" if down else "right") - (1 if down else 0)
+        open_end = (out < 0) | (out >= grid.size)
+        out = np.clip(out, 0, grid.size - 1)
+        inner, outer = end.copy(), np.where(open_end, end, grid[out])
+        near = np.clip(np.searchsorted(grid, end), 0, grid.size - 1)
+        seed_u = np.stack([u[rows, near], u[rows, out]], axis=1)  # two starts: either side's shape
+        for _ in range(7):
+            middle = 0.5 * (inner + outer)
+            if np.all(np.abs(outer - inner) < 2e-3):
+                break
+            found_u, found = profile.climb(np.broadcast_to(middle[:, None], (rows.size, 2)), seed_u, rounds=8)
+            pick = found.argmax(axis=-1)
+            within = 2 * (best - found[rows, pick]) <= wall
+            seed_u[:, 0] = np.where(within[:, None], found_u[rows, pick], seed_u[:, 0])
+            seed_u[:, 1] = np.where(within[:, None], seed_u[:, 1], found_u[rows, pick])
+            inner, outer = np.where(within, middle, inner), np.where(within, outer, middle)
+        ends.append(inner)
+    low, high = ends
+    low = np.where(low <= grid[0] + 1e-9, 0.0, low)
+    beyond = axis.span + 1e-9
+    return np.where(low > beyond, np.inf, low), np.where(high > beyond, np.inf, high)
+
+
+def _grid(z: Floats, span: float) -> Floats:
+    """Three crossings between any two positions, at their sides and in their middle, and some past the end."""
+    each = int(np.clip(48 // max(z.size - 1, 1), 2, 4))
+    shares = {2: [0.02, 0.98], 3: [0.02, 0.5, 0.98], 4: [0.02, 0.33, 0.67, 0.98]}[each]
+    inner = (z[:-1, None] + np.diff(z)[:, None] * np.array(shares)).ravel()
+    return np.concatenate([[min(1e-3, inner[0] / 2)], inner, [span], span + np.array([0.05, 0.35, 1.0])])
