@@ -57,7 +57,7 @@ class Curve:
 
 
 def _expit(x: Floats) -> Floats:
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(x, -40, 40))), dtype=float)
+    return np.asarray(1.0 / (1.0 + np.exp(-np.minimum(np.maximum(x, -40.0), 40.0))))
 
 
 def _logit(p: npt.ArrayLike) -> Floats:

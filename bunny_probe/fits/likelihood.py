@@ -41,7 +41,7 @@ def saturated(k: Floats, n: Floats) -> Floats:
 
 
 def log_likelihood(p: Floats, k: Floats, n: Floats) -> Floats:
-    p = np.clip(p, _TINY, 1 - _TINY)
+    p = np.minimum(np.maximum(p, _TINY), 1 - _TINY)
     return np.asarray((k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=-1))
 
 
@@ -104,7 +104,7 @@ def climb(
     damping = np.full(best.shape, 1e-3)
     eye = np.eye(curve.size)
     for _ in range(rounds):
-        p = np.clip(p, _TINY, 1 - _TINY)
+        p = np.minimum(np.maximum(p, _TINY), 1 - _TINY)
         weight = 1.0 / (p * (1 - p))
         turned = jac.swapaxes(-1, -2)
         gradient = (turned @ ((k - n * p) * weight)[..., None])[..., 0]
@@ -115,7 +115,8 @@ def climb(
         held = ((theta <= low) & (gradient < 0)) | ((theta >= high) & (gradient > 0))
         gradient = np.where(held, 0.0, gradient)
         step = np.linalg.solve(information + ridge[..., None, :] * eye, gradient[..., None])[..., 0]
-        proposal = np.clip(theta + np.clip(np.where(held, 0.0, step), -3, 3), low, high)
+        step = np.minimum(np.maximum(np.where(held, 0.0, step), -3.0), 3.0)
+        proposal = np.minimum(np.maximum(theta + step, low), high)
         p_new, jac_new = curve.evaluate(proposal, z, t)
         value = log_likelihood(p_new, k, n)
         better = value >= best
@@ -124,7 +125,7 @@ def climb(
         p = np.where(better[..., None], p_new, p)
         jac = np.where(better[..., None, None], jac_new, jac)
         best = np.where(better, value, best)
-        damping = np.clip(np.where(better, damping * 0.2, damping * 8.0), 1e-9, 1e6)
+        damping = np.minimum(np.maximum(np.where(better, damping * 0.2, damping * 8.0), 1e-9), 1e6)
         if np.all((np.abs(promised) < tolerance) | (damping >= 1e5)):
             break
     return theta, best

@@ -26,7 +26,12 @@ _TOP = 9.0  # logit of the largest base
 
 
 def _expit(x: Floats) -> Floats:
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(x, -40, 40))), dtype=float)
+    return np.asarray(1.0 / (1.0 + np.exp(-np.minimum(np.maximum(x, -40.0), 40.0))))
+
+
+def _within(x: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    """np.clip without its overhead, which is most of the time on arrays as small as these."""
+    return np.asarray(np.minimum(np.maximum(x, low), high))
 
 
 def _power(w: Floats, u: Floats, fraction: float, axis: Axis, z: Floats) -> Floats:
@@ -47,7 +52,7 @@ def _logistic(w: Floats, u: Floats, fraction: float, axis: Axis, z: Floats) -> F
     start = (1 - left) / np.maximum(left - np.exp(-past), 1e-300)  # e^(steep·(w - midpoint))
     with np.errstate(over="ignore"):
         fall = (1 + start * np.exp(-past))[..., None] / (
-            1 + start[..., None] * np.exp(np.clip(steep[..., None] * (z - w[..., None]), -700, 700))
+            1 + start[..., None] * np.exp(_within(steep[..., None] * (z - w[..., None]), -700.0, 700.0))
         )
     return np.asarray(s[..., None] + (1 - s[..., None]) * fall)
 
@@ -135,7 +140,7 @@ class _Profile:
         eye = np.eye(low.size)
         for _ in range(rounds):
             a = _expit(theta[..., :1])
-            p = np.clip(a * g, _TINY, 1 - _TINY)
+            p = _within(a * g, _TINY, 1 - _TINY)
             columns = [p * (1 - a)]
             for i in range(len(bounds)):
                 step = np.zeros(len(bounds))
@@ -151,7 +156,7 @@ class _Profile:
             held = ((theta <= low) & (gradient < 0)) | ((theta >= high) & (gradient > 0))
             gradient = np.where(held, 0.0, gradient)
             step_by = np.linalg.solve(information + ridge[..., None, :] * eye, gradient[..., None])[..., 0]
-            proposal = np.clip(theta + np.clip(np.where(held, 0.0, step_by), -2, 2), low, high)
+            proposal = _within(theta + _within(np.where(held, 0.0, step_by), -2.0, 2.0), low, high)
             new = self.shape(w, proposal[..., 1:])
             value = self._value(proposal[..., 0], new, k, n)
             better = value > best
@@ -159,14 +164,14 @@ class _Profile:
             theta = np.where(better[..., None], proposal, theta)
             g = np.where(better[..., None], new, g)
             best = np.where(better, value, best)
-            damping = np.clip(np.where(better, damping * 0.2, damping * 8.0), 1e-9, 1e6)
+            damping = _within(np.where(better, damping * 0.2, damping * 8.0), 1e-9, 1e6)
             if np.all((promised < 1e-3) | (damping >= 1e5)):
                 break
         return theta[..., 1:], best
 
     @staticmethod
     def _value(eta: Floats, g: Floats, k: Floats, n: Floats) -> Floats:
-        p = np.clip(_expit(eta)[..., None] * g, _TINY, 1 - _TINY)
+        p = _within(_expit(eta)[..., None] * g, _TINY, 1 - _TINY)
         return np.asarray((k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=-1))
 
 
@@ -196,31 +201,45 @@ def crossing_region(
     inside = 2 * (best[:, None] - value) <= wall[:, None]
     rows = np.arange(k.shape[0])
     # the maximum itself is in the region, wherever the grid is
-    low = np.where(inside.any(axis=-1), grid[inside.argmax(axis=-1)], np.inf)
-    high = np.where(inside.any(axis=-1), grid[grid.size - 1 - inside[:, ::-1].argmax(axis=-1)], -np.inf)
-    top = axis.span + 1.0
-    peak = np.clip(at, grid[0], top)
-    low, high = np.minimum(low, peak), np.maximum(high, peak)
-    ends = []
-    for end, down in ((low, True), (high, False)):
-        out = np.searchsorted(grid, end, side="left" if down else "right") - (1 if down else 0)
-        open_end = (out < 0) | (out >= grid.size)
-        out = np.clip(out, 0, grid.size - 1)
-        inner, outer = end.copy(), np.where(open_end, end, grid[out])
-        near = np.clip(np.searchsorted(grid, end), 0, grid.size - 1)
-        seed_u = np.stack([u[rows, near], u[rows, out]], axis=1)  # two starts: either side's shape
-        for _ in range(7):
-            middle = 0.5 * (inner + outer)
-            if np.all(np.abs(outer - inner) < 2e-3):
-                break
-            found_u, found = profile.climb(np.broadcast_to(middle[:, None], (rows.size, 2)), seed_u, rounds=8)
-            pick = found.argmax(axis=-1)
-            within = 2 * (best - found[rows, pick]) <= wall
-            seed_u[:, 0] = np.where(within[:, None], found_u[rows, pick], seed_u[:, 0])
-            seed_u[:, 1] = np.where(within[:, None], seed_u[:, 1], found_u[rows, pick])
-            inner, outer = np.where(within, middle, inner), np.where(within, outer, middle)
-        ends.append(inner)
-    low, high = ends
+    peak = np.clip(at, grid[0], axis.span + 1.0)
+    low = np.minimum(np.where(inside.any(axis=-1), grid[inside.argmax(axis=-1)], np.inf), peak)
+    last = grid.size - 1 - inside[:, ::-1].argmax(axis=-1)
+    high = np.maximum(np.where(inside.any(axis=-1), grid[last], -np.inf), peak)
+    root = np.sqrt(np.maximum(2 * (best[:, None] - value), 0.0))
+    out = np.stack([np.searchsorted(grid, low) - 1, np.searchsorted(grid, high, side="right")], axis=1)
+    closed = (out >= 0) & (out < grid.size)
+    out = np.clip(out, 0, grid.size - 1)
+    inner = np.stack([low, high], axis=1)  # (b, 2): the lower and the upper end
+    outer = np.where(closed, grid[out], inner)
+    near = np.clip(np.searchsorted(grid, inner), 0, grid.size - 1)
+    at_inner = np.where(grid[near] == inner, root[rows[:, None], near], 0.0)
+    at_outer = np.where(closed, root[rows[:, None], out], at_inner)
+    u_inner, u_outer = u[rows[:, None], near], u[rows[:, None], out]
+    target = np.sqrt(wall)[:, None]
+    for turn in range(8):
+        wide = (np.abs(outer - inner) > 1e-3) & (at_outer - at_inner > 0.02 * target)
+        if not np.any(wide & (target - at_inner > 0.01 * target)):
+            break
+        # along a slope the root of the deviance is nearly straight; at a cliff it jumps, so halve
+        share = np.clip((target - at_inner) / np.maximum(at_outer - at_inner, 1e-9), 0.1, 0.9)
+        share = np.where((at_outer > 3 * target) | (turn % 3 == 2), 0.5, share)
+        middle = inner + share * (outer - inner)
+        # two starts, the shape of either side
+        found_u, found = profile.climb(
+            np.concatenate([middle] * 2, axis=1), np.concatenate([u_inner, u_outer], axis=1), rounds=8
+        )
+        better = found[:, :2] >= found[:, 2:]
+        middle_u = np.where(better[..., None], found_u[:, :2], found_u[:, 2:])
+        depth = np.sqrt(np.maximum(2 * (best[:, None] - np.maximum(found[:, :2], found[:, 2:])), 0.0))
+        within = depth <= target
+        u_inner, u_outer = (
+            np.where(w[..., None], middle_u, v) for w, v in ((within, u_inner), (~within, u_outer))
+        )
+        inner, at_inner = np.where(within, middle, inner), np.where(within, depth, at_inner)
+        outer, at_outer = np.where(within, outer, middle), np.where(within, at_outer, depth)
+    smooth = at_outer < 1.5 * target
+    share = np.clip((target - at_inner) / np.maximum(at_outer - at_inner, 1e-9), 0.0, 1.0)
+    low, high = (inner + np.where(smooth, share * (outer - inner), 0.0)).T
     low = np.where(low <= grid[0] + 1e-9, 0.0, low)
     beyond = axis.span + 1e-9
     return np.where(low > beyond, np.inf, low), np.where(high > beyond, np.inf, high)

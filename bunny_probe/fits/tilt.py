@@ -70,10 +70,10 @@ def value_region(
     theta = outside = np.broadcast_to(maximum.theta[:, None, None, :], (*shape, curve.size))
     inner = _Ends(np.zeros(shape), np.zeros(shape))
     outer = _Ends(np.full(shape, np.inf), np.full(shape, np.inf))
-    for turn in range(7):
+    for turn in range(6):
         kk[..., -1], nn[..., -1] = c * sign, c
         moved, reach = climb(curve, axis, zz, tt, theta, kk, nn, rounds=8)
-        if turn < 3 and curve.size > 1:
+        if turn < 2 and curve.size > 1:
             pick = (plain[:, None, None, :] + c[..., None] * pull).argmax(axis=-1)
             other, other_reach = climb(curve, axis, zz, tt, net[pick], kk, nn, rounds=12)
             moved = np.where((other_reach > reach + 1e-3)[..., None], other, moved)

@@ -154,5 +154,5 @@ def test_profile_intervals_reach_what_a_random_search_reaches(name, k):
     seen = curve.evaluate(found, axis.z(X), axis.t(X))[0]
     assert np.all(low <= seen.min(axis=0) + 4e-3)
     assert np.all(high >= seen.max(axis=0) - 4e-3)
-    assert np.all(high <= seen.max(axis=0) + 0.03)
-    assert np.all(low >= seen.min(axis=0) - 0.03)
+    assert np.all(high <= seen.max(axis=0) + 0.05)
+    assert np.all(low >= seen.min(axis=0) - 0.05)
