@@ -34,6 +34,13 @@ Model = Annotated[
         "--model", help=f"A known name ({', '.join(KNOWN)}), a .gguf file, or a folder with safetensors."
     ),
 ]
+Weights = Annotated[
+    str,
+    typer.Option(
+        help="How matrices are kept: auto, native, half, bf16, int8, int6, int4, hybrid, or a table such as "
+        "'int8,mlp=int4,layers.0.*=bf16'."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 
 
@@ -94,6 +101,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+    weights: Weights = "auto",
     context: Annotated[
         int | None, typer.Option(min=1, help="Tokens a request may have; the model's own if unset.")
     ] = None,
@@ -157,6 +165,7 @@ def serve(
             port=port,
             device=device,
             dtype=dtype,
+            weights=weights,
             context=context,
             api_key_env=api_key_env,
             allow_open=allow_open,

@@ -79,6 +79,8 @@ class LocalEngine:
         self._sinks: dict[Request, Callable[[list[Item]], None]] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self._prepared = threading.Event()
+        self._broken: Exception | None = None
         self._rate = 500.0  # prompt tokens a second, learnt from what was measured
         self._thread = threading.Thread(target=self._work, name="bunny-engine", daemon=True)
         self._thread.start()
@@ -136,7 +138,8 @@ class LocalEngine:
 
     def close(self) -> None:
         """End the worker; requests in flight fail with RuntimeError. Safe to call twice."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         self._inbox.put(("close", None))
         self._thread.join(timeout=30)
 
@@ -169,9 +172,25 @@ class LocalEngine:
         if known is not None:
             self._inbox.put(("cancel", request))
 
+    def wait(self) -> None:
+        """Block until the model is ready for its first request. Raises what kept it from that."""
+        self._prepared.wait()
+        if self._broken is not None:
+            raise self._broken
+
     def _work(self) -> None:
         with torch.inference_mode():
-            self._model.prepare()
+            try:
+                self._model.prepare()
+            except Exception as error:  # no memory for the kernels' forms, say: nobody may wait for an answer
+                log.exception("the model could not be prepared")
+                self._broken = error
+                with self._lock:
+                    self._closed = True
+                self._prepared.set()
+                self._fail(error)
+                return
+            self._prepared.set()
             while self._listen():
                 try:
                     self._deliver(self._scheduler.step())

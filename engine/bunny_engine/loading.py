@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -10,8 +11,10 @@ import torch
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import Source
-from bunny_engine.linear import HalfLinear, Linear, has_fast_bfloat16, has_half_gemm
+from bunny_engine.linear import HalfLinear, Int4Linear, Int8Linear, Linear, has_fast_bfloat16, has_half_gemm
 from bunny_engine.model import Model
+from bunny_engine.recipe import Recipe
+from bunny_engine.stored import Stored
 from bunny_engine.tokenizer import TextTokenizer, load_tokenizer
 from bunny_engine.types import ModelInfo
 from bunny_engine.weights import Checkpoint, load
@@ -20,16 +23,17 @@ __all__ = [
     "DTYPES",
     "DeviceName",
     "DtypeName",
-    "WeightsName",
     "choose_device",
     "choose_dtype",
+    "choose_recipe",
+    "describe",
+    "kernel",
     "open_engine",
     "open_model",
 ]
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DtypeName = Literal["auto", "float32", "bfloat16"]
-WeightsName = Literal["auto", "native"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -55,21 +59,26 @@ def open_model(
     *,
     device: DeviceName = "auto",
     dtype: DtypeName = "auto",
-    weights: WeightsName = "auto",
+    weights: str = "auto",
     context: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Model, Checkpoint]:
-    """The model on its device. Raises OptionError, DamagedWeights, UnsupportedModel."""
+    """The model on its device; `weights` is a table of forms, see `recipe`.
+
+    Raises OptionError, DamagedWeights, UnsupportedModel.
+    """
     where = choose_device(device)
-    checkpoint = load(source, choose_dtype(dtype, where), progress)
+    number = choose_dtype(dtype, where)
+    checkpoint = load(source, number, choose_recipe(weights, dtype, where), progress)
     trained = checkpoint.config.context
     if context is not None and not 1 <= context <= trained:
         raise OptionError(f"context {context}: this model was trained for 1 to {trained} tokens")
-    # Asking for float32 by name means float32 throughout; the default may decode from float16 copies.
-    form = _form(choose_dtype(dtype, where), where, weights if dtype == "auto" else "native")
     tensors = {name: tensor.to(where) for name, tensor in checkpoint.tensors.items()}
     with torch.inference_mode():
-        model = Model(checkpoint.config, tensors, form, context)
+        model = Model(checkpoint.config, tensors, partial(kernel, number, where), context, number)
+    if progress:
+        for line in describe(checkpoint, partial(kernel, number, where)):
+            progress(line)
     return model, checkpoint
 
 
@@ -78,7 +87,7 @@ def open_engine(
     *,
     device: DeviceName = "auto",
     dtype: DtypeName = "auto",
-    weights: WeightsName = "auto",
+    weights: str = "auto",
     options: Callable[[int], EngineOptions] = lambda context: EngineOptions(context=context),
     context: int | None = None,
     progress: Callable[[str], None] | None = None,
@@ -103,7 +112,66 @@ def open_engine(
     return LocalEngine(model, info, tokenizer.eos_ids, options(length)), tokenizer
 
 
-def _form(dtype: torch.dtype, device: torch.device, weights: WeightsName) -> type[Linear]:
-    if weights == "auto" and dtype == torch.float32 and device.type == "cpu" and has_half_gemm():
-        return HalfLinear
-    return Linear
+def choose_recipe(weights: str, dtype: DtypeName, device: torch.device) -> Recipe:
+    """`auto`: float16 copies where the CPU multiplies those faster than float32, else the file's own numbers.
+
+    Asking for float32 by name means float32 throughout. Raises OptionError.
+    """
+    if weights != "auto":
+        return Recipe.parse(weights)
+    halves = dtype == "auto" and choose_dtype(dtype, device) == torch.float32 and device.type == "cpu"
+    return Recipe.parse("half" if halves and has_half_gemm() else "native")
+
+
+def kernel(dtype: torch.dtype, device: torch.device, stored: Stored) -> type[Linear]:
+    """What a matrix is multiplied by. Forms of few bits have kernels of their own where bfloat16 is fast;
+    elsewhere they are a way to store, and are turned into float16 or `dtype` when the model is loaded.
+    """
+    if device.type != "cpu":
+        return Linear
+    if dtype == torch.bfloat16:
+        if stored.form == "int8":
+            return Int8Linear
+        return Int4Linear if stored.form == "int4" and Int4Linear.fits(stored) else Linear
+    full = stored.form == "dense" and stored.parts[""].dtype == torch.float32
+    return HalfLinear if dtype == torch.float32 and not full and has_half_gemm() else Linear
+
+
+def describe(checkpoint: Checkpoint, form: Callable[[Stored], type[Linear]]) -> Iterator[str]:
+    """Bits a weight, layer by layer where they differ, and what they are multiplied as."""
+    layers: dict[str, list[int]] = {}
+    for layer in range(checkpoint.config.layers):
+        mine = f"layers.{layer}."
+        said = ", ".join(
+            f"{name.removeprefix(mine)} {_bits(checkpoint, name)}"
+            for name in checkpoint.forms
+            if name.startswith(mine)
+        )
+        layers.setdefault(said, []).append(layer)
+    ends = ", ".join(
+        f"{name} {_bits(checkpoint, name)}" for name in ("embed", "head") if name in checkpoint.forms
+    )
+    yield f"bits a weight: {ends}"
+    for said, members in layers.items():
+        yield f"  layers {_ranges(members)}: {said}"
+    stored = sum(matrix.nbytes for matrix in checkpoint.matrices.values())
+    weights = sum(matrix.shape[0] * matrix.shape[1] for matrix in checkpoint.matrices.values())
+    yield f"{stored / 1e6:,.0f} MB of matrices, {8 * stored / weights:.2f} bits a weight"
+    ways = sorted({f"{checkpoint.forms[name]} {form(m).says}" for name, m in checkpoint.matrices.items()})
+    yield "; ".join(ways)
+
+
+def _bits(checkpoint: Checkpoint, name: str) -> str:
+    form = checkpoint.forms[name]
+    return f"{Stored.bits_of(form, checkpoint.matrices[name].shape):.4g} ({form})"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 7 as 1-3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)

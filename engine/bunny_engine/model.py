@@ -1,12 +1,12 @@
 """The Llama family's forward pass: RMSNorm, RoPE, grouped-query attention, SwiGLU.
 
 `chunk` runs a piece of one prompt, `tokens` one token of each of several sequences; both are `_forward` with
-another way to attend and to multiply.
+another way to attend.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ from bunny_engine.config import ModelConfig
 from bunny_engine.linear import Linear
 from bunny_engine.memory import DenseMemory, Memory
 from bunny_engine.rope import Rope, rotate
+from bunny_engine.stored import Stored
 
 __all__ = ["Model"]
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v, the layer's normed input
-Multiply = Callable[[Linear, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,40 +38,56 @@ class _Layer:
 
 
 class Model:
-    """`tensors` are named as `ModelConfig.shapes` says; `linear` makes the form that matrices multiply in."""
+    """`tensors` are named as `ModelConfig.shapes` says; `form` gives the kernel that a matrix is multiplied by.
+
+    `dtype`: of what flows between the layers; the embedding's own where none is named.
+    """
 
     def __init__(
         self,
         config: ModelConfig,
-        tensors: dict[str, Tensor],
-        linear: Callable[[Tensor, Tensor | None], Linear] = Linear,
+        tensors: Mapping[str, Tensor | Stored],
+        form: Callable[[Stored], type[Linear]] = lambda stored: Linear,
         context: int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.config = config
-        self.embed = tensors["embed"]
-        self.dtype, self.device = self.embed.dtype, self.embed.device
-        self._norm = tensors["norm"]
-        self._head = linear(tensors.get("head", self.embed), None)
-        self.rope = Rope(tensors["inv_freq"], max(context or config.context, 2))  # two: what `prepare` runs
-        self.tile = self._head.tile
+        vectors = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+        matrices = {
+            name: tensor if isinstance(tensor, Stored) else Stored.dense_of(tensor)
+            for name, tensor in tensors.items()
+            if name in config.matrices()
+        }
+        self.embed = matrices["embed"]
+        self.dtype = dtype or next(iter(self.embed.parts.values())).dtype
+        self.device = vectors["norm"].device
+
+        def linear(name: str, bias: str = "") -> Linear:
+            stored = matrices[name]
+            return form(stored)(stored, vectors.get(bias), self.dtype)
+
+        self._norm = vectors["norm"]
+        self._head = linear("embed" if config.tied else "head")
+        self.rope = Rope(vectors["inv_freq"], max(context or config.context, 2))  # two: what `prepare` runs
         self._layers = []
         for index in range(config.layers):
             mine = f"layers.{index}."
             self._layers.append(
                 _Layer(
-                    attn_norm=tensors[mine + "attn_norm"],
-                    mlp_norm=tensors[mine + "mlp_norm"],
-                    qkv=linear(tensors[mine + "qkv"], tensors.get(mine + "qkv_bias")),
-                    out=linear(tensors[mine + "out"], None),
-                    gate_up=linear(tensors[mine + "gate_up"], None),
-                    down=linear(tensors[mine + "down"], None),
-                    q_norm=tensors.get(mine + "q_norm"),
-                    k_norm=tensors.get(mine + "k_norm"),
+                    attn_norm=vectors[mine + "attn_norm"],
+                    mlp_norm=vectors[mine + "mlp_norm"],
+                    qkv=linear(mine + "qkv", mine + "qkv_bias"),
+                    out=linear(mine + "out"),
+                    gate_up=linear(mine + "gate_up"),
+                    down=linear(mine + "down"),
+                    q_norm=vectors.get(mine + "q_norm"),
+                    k_norm=vectors.get(mine + "k_norm"),
                 )
             )
+        self.tile = min(matrix.tile for matrix in self._matrices())  # sequences that decode at a time
 
     def prepare(self) -> None:
-        """Make the matrices' decode forms and touch all weights, so that the first request finds them warm."""
+        """Bring the matrices into their kernels' forms and touch all weights, for the first request's sake."""
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             list(pool.map(lambda matrix: matrix.prepare(), self._matrices()))
         memory = DenseMemory(self.config, 2, self.dtype, self.device)
@@ -86,29 +102,32 @@ class Model:
     def chunk(self, ids: Tensor, memory: Memory) -> Tensor:
         """Run the next n tokens of one sequence. Returns normed hidden states, [n, width]."""
         n, start = len(ids), memory.length
-        hidden = self._forward(ids, self.rope.span(start, start + n), memory.chunk, Linear.__call__)
+        hidden = self._forward(ids, self.rope.span(start, start + n), memory.chunk)
         memory.advance(n)
         return hidden
 
     def tokens(self, ids: Sequence[int], memories: Sequence[Memory]) -> Tensor:
         """Run one token of each sequence, at most `tile` of them. Returns float32 logits, [sequences, vocab].
 
-        Always `tile` rows are multiplied: so a sequence's numbers do not depend on how many run beside it.
+        A sequence's numbers do not depend on how many run beside it: see `linear`.
         """
-        live, spare = len(ids), self.tile - len(ids)
-        positions = torch.tensor([memory.length for memory in memories] + [0] * spare, device=self.device)
+        positions = torch.tensor([memory.length for memory in memories], device=self.device)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
-            out = q.new_zeros(len(q), q.shape[1] * q.shape[2])
-            for row, memory in enumerate(memories):
-                out[row] = memory.one(layer, q[row], k[row], v[row], x[row])
-            return out
+            if len(memories) == 1:
+                return memories[0].one(layer, q[0], k[0], v[0], x[0])[None]
+            return torch.stack(
+                [memory.one(layer, q[row], k[row], v[row], x[row]) for row, memory in enumerate(memories)]
+            )
 
-        rows = torch.tensor([*ids, *[0] * spare], device=self.device)
-        hidden = self._forward(rows, self.rope.at(positions), attend, type(self._head).few)
+        hidden = self._forward(torch.tensor(ids, device=self.device), self.rope.at(positions), attend)
         for memory in memories:
             memory.advance(1)
-        return self._head.few(hidden)[:live].float()
+        return self._head(hidden).float()
+
+    def step(self, ids: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        """Float32 logits of one token a row, with attention by the caller: for decode on a GPU."""
+        return self._head(self._forward(ids, angles, attend)).float()
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 logits of normed hidden states: [n, width] to [n, vocab]."""
@@ -127,15 +146,13 @@ class Model:
             k = self._rms(k, mine.k_norm)
         return k.transpose(0, 1), v.transpose(0, 1)
 
-    def _forward(
-        self, ids: Tensor, angles: tuple[Tensor, Tensor], attend: Attend, multiply: Multiply
-    ) -> Tensor:
+    def _forward(self, ids: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         c = self.config
         cos, sin = angles[0][:, None], angles[1][:, None]
-        x = F.embedding(ids, self.embed)
+        x = self.embed.rows(ids, self.dtype)
         for index, layer in enumerate(self._layers):
             normed = self._rms(x, layer.attn_norm)
-            qkv = multiply(layer.qkv, normed)
+            qkv = layer.qkv(normed)
             heads = qkv.view(len(ids), -1, c.head_dim)
             qk, v = heads[:, : -c.kv_heads], heads[:, -c.kv_heads :]
             if layer.q_norm is not None and layer.k_norm is not None:
@@ -143,9 +160,9 @@ class Model:
                 qk = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)), dim=1)
             qk = rotate(qk, cos, sin)
             attended = attend(index, qk[:, : c.heads], qk[:, c.heads :], v, normed)
-            x = x + multiply(layer.out, attended)
-            gate, up = multiply(layer.gate_up, self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
-            x = x + multiply(layer.down, F.silu(gate).mul_(up))
+            x = x + layer.out(attended)
+            gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate).mul_(up))
         return self._rms(x, self._norm)
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ __all__ = ["BITS", "Along", "Packed", "group_of", "pack", "packed_bytes"]
 BITS = (3, 4, 8, 16)
 Along = Literal["tokens", "channels"]
 _GROUP = 64
-_PLANES = {8: (8,), 4: (4,), 3: (2, 1)}  # how a code is split so that each part fills whole bytes
+_PLANES = {8: (8,), 6: (4, 2), 4: (4,), 3: (2, 1)}  # how a code is split so that each part fills whole bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import resolve
+from bunny_engine.recipe import Recipe
 
 if TYPE_CHECKING:
     import uvicorn
@@ -40,6 +41,7 @@ class ServeOptions:
     port: int = 0
     device: str = "auto"
     dtype: str = "auto"
+    weights: str = "auto"
     context: int | None = None
     api_key_env: str | None = None
     allow_open: bool = False
@@ -65,6 +67,8 @@ class ServeOptions:
         for name, choices in _CHOICES.items():
             if (value := getattr(self, name)) not in choices:
                 raise OptionError(f"--{name} {value!r}; choices: {', '.join(choices)}")
+        if self.weights != "auto":
+            Recipe.parse(self.weights)
         if self.block_size < 64 or self.block_size & (self.block_size - 1):
             raise OptionError(f"--block-size {self.block_size}: a power of two from 64 on")
         if self.memory not in ("full", "bsr", "top-blocks", "window"):
@@ -100,13 +104,12 @@ def run(options: ServeOptions, console: Console) -> None:
 
 async def _serve(options: ServeOptions, console: Console, listener: socket.socket, source: object) -> None:
     import torch
-    import uvicorn
 
     from bunny_engine.engine import EngineOptions
     from bunny_engine.fetch import Source
     from bunny_engine.loading import DeviceName, DtypeName, open_engine
     from bunny_engine.policies import Policy
-    from bunny_engine.server.app import create_app
+    from bunny_engine.server import create_app, http_config
     from bunny_engine.server.settings import Settings
 
     if options.threads:
@@ -115,6 +118,7 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
         cast(Source, source),
         device=cast(DeviceName, options.device),
         dtype=cast(DtypeName, options.dtype),
+        weights=options.weights,
         context=options.context,
         options=lambda context: EngineOptions(
             context=context,
@@ -139,9 +143,10 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
     console.print(engine.memory_note, style="dim")
     key = os.environ[options.api_key_env] if options.api_key_env else None
     app = create_app(engine, tokenizer, Settings(api_key=key, aliases=options.aliases))
-    server = _server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
+    server = _server(http_config(app))
     watch = asyncio.create_task(_watch(server, options, console, listener, engine.info.name))
     try:
+        await asyncio.to_thread(engine.wait)  # whoever is told that the server answers finds the weights ready
         await server.serve(sockets=[listener])
     finally:
         watch.cancel()

@@ -1,14 +1,15 @@
 """Converted weights: read once from the source, checked, kept in the cache, and memory-mapped from then on.
 
-A conversion is one safetensors file under a key of the source's content and of the stored type. Its tensors are
-named as `ModelConfig.shapes` says: Q, K and V stacked into `qkv`, gate and up into `gate_up`.
+A conversion is one safetensors file under a key of the source's content and of the table of forms. Its tensors
+are named as `ModelConfig.shapes` says: Q, K and V stacked into `qkv`, gate and up into `gate_up`; the parts of
+a matrix in few bits follow its name after a colon.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,8 +24,12 @@ from bunny_engine.config import ModelConfig
 from bunny_engine.conversions import conversion_dir, written
 from bunny_engine.errors import DamagedWeights, WeightsError
 from bunny_engine.fetch import Source
+from bunny_engine.recipe import Recipe
+from bunny_engine.stored import Stored
 
-__all__ = ["Checkpoint", "Reader", "load", "open_reader"]
+__all__ = ["Checkpoint", "Reader", "forms_of", "load", "open_reader"]
+
+_DENSE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 class Reader(Protocol):
@@ -34,7 +39,7 @@ class Reader(Protocol):
 
     def read(self, name: str) -> Tensor: ...
     def shape(self, name: str) -> tuple[int, ...] | None: ...
-    def inv_freq(self) -> Tensor: ...
+    def frequencies(self) -> dict[str, Tensor]: ...
     def close(self) -> None: ...
 
 
@@ -44,36 +49,51 @@ class Checkpoint:
 
     name: str
     config: ModelConfig
-    tensors: dict[str, Tensor]
+    vectors: dict[str, Tensor]  # norms, biases and frequencies, float32
+    matrices: dict[str, Stored]
+    forms: dict[str, str]  # of the matrices: float32, float16, bfloat16, int8, int6 or int4
     created: int  # seconds since the epoch
     folder: Path  # of the conversion, in the cache
 
+    @property
+    def tensors(self) -> dict[str, Tensor | Stored]:
+        return {**self.vectors, **self.matrices}
 
-def load(source: Source, dtype: torch.dtype, progress: Callable[[str], None] | None = None) -> Checkpoint:
-    """The source's weights as `dtype`, converted now if that was not done before.
 
-    Norms and frequencies stay float32. Raises DamagedWeights or UnsupportedModel before anything is kept.
+def load(
+    source: Source,
+    dtype: torch.dtype,
+    recipe: Recipe = Recipe(),  # noqa: B008 - a frozen value
+    progress: Callable[[str], None] | None = None,
+) -> Checkpoint:
+    """The source's weights in the forms of `recipe`, `dtype` where it says native; converted now if that was
+    not done before.
+
+    Raises DamagedWeights or UnsupportedModel before anything is kept, OptionError for a recipe that fits not.
     """
     folder = conversion_dir(source)
-    path = folder / f"weights-{str(dtype).removeprefix('torch.')}.safetensors"
+    known = _known_matrices(source, folder)
+    forms = forms_of(recipe, known, dtype)
+    key = Recipe.key(forms)
+    path = folder / f"weights-{key}.safetensors"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
             if not path.is_file():
                 if progress:
-                    progress(f"converting {source.path.name} to {str(dtype).removeprefix('torch.')}, once")
-                _convert(source, dtype, path)
+                    progress(f"converting {source.path.name} to {key}, once")
+                _convert(source, forms, path)
     try:
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        config = ModelConfig(**json.loads(about["config"]))
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        if shapes != config.shapes():
-            raise DamagedWeights("its tensors are not those of its configuration")
-        return Checkpoint(source.name, config, tensors, int(about["created"]), folder)
+        return _mapped(source, forms, path)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, WeightsError) as error:
         raise DamagedWeights(f"{path} is damaged ({error}); delete it and it is made anew") from None
+
+
+def forms_of(recipe: Recipe, matrices: Iterable[str], dtype: torch.dtype) -> dict[str, str]:
+    """What each matrix is kept as: float32, float16, bfloat16, int8, int6 or int4."""
+    native = str(dtype).removeprefix("torch.")
+    dense = {"native": native, "half": "float16", "bf16": "bfloat16"}
+    return {name: dense.get(form, form) for name, form in recipe.forms(matrices).items()}
 
 
 def open_reader(source: Source) -> Reader:
@@ -87,85 +107,93 @@ def open_reader(source: Source) -> Reader:
     return HfModel(source.path)
 
 
-def _convert(source: Source, dtype: torch.dtype, path: Path) -> None:
+def _known_matrices(source: Source, folder: Path) -> list[str]:
+    """The names of the model's matrices, from a conversion that is there or from the source."""
+    path = folder / "config.json"
+    try:
+        return ModelConfig(**json.loads(path.read_text("utf-8"))).matrices()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, TypeError, WeightsError) as error:
+        raise DamagedWeights(f"{path} is damaged ({error}); delete it and it is made anew") from None
+    reader = open_reader(source)
+    try:
+        config = reader.config
+        with written(path) as part:
+            part.write_text(json.dumps(config.to_json()), "utf-8")
+        return config.matrices()
+    finally:
+        reader.close()
+
+
+def _convert(source: Source, forms: dict[str, str], path: Path) -> None:
     reader = open_reader(source)
     try:
         _check_shapes(reader, source)
-        tensors = converted(reader, source, dtype)
-        about = {"config": json.dumps(reader.config.to_json()), "created": str(int(time.time()))}
+        tensors = converted(reader, source, forms)
+        about = {
+            "config": json.dumps(reader.config.to_json()),
+            "forms": json.dumps(forms),
+            "created": str(int(time.time())),
+        }
     finally:
         reader.close()
     with written(path) as part:
         save_file(tensors, part, metadata=about)
 
 
-def converted(reader: Reader, source: Source, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Every tensor of `ModelConfig.shapes`, read and checked. Raises DamagedWeights."""
-    config = reader.config
+def _mapped(source: Source, forms: dict[str, str], path: Path) -> Checkpoint:
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    config = ModelConfig(**json.loads(about["config"]))
+    shapes = config.shapes()
+    expected: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+    matrices: dict[str, Stored] = {}
+    for name, shape in shapes.items():
+        form = forms.get(name, "float32")
+        layout = {"": (shape, _DENSE[form])} if form in _DENSE else Stored.layout(form, (shape[0], shape[1]))
+        expected |= {_joined(name, part): what for part, what in layout.items()}
+    found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    if found != expected or json.loads(about["forms"]) != forms:
+        raise DamagedWeights("its tensors are not those of its configuration")
+    for name, form in forms.items():
+        parts = [""] if form in _DENSE else list(Stored.layout(form, (1, 1)))
+        named = {part: tensors.pop(_joined(name, part)) for part in parts}
+        rows, columns = shapes[name]
+        matrices[name] = Stored("dense" if form in _DENSE else form, named, (rows, columns))
+    return Checkpoint(source.name, config, tensors, matrices, forms, int(about["created"]), path.parent)
 
-    def matrix(*names: str) -> Tensor:
-        parts = [_plausible(reader.read(name), name, source).to(dtype) for name in names]
-        return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)
 
-    def vector(*names: str) -> Tensor:
-        return torch.cat([_plausible(reader.read(name), name, source) for name in names])
+def _joined(name: str, part: str) -> str:
+    return f"{name}:{part}" if part else name
 
-    found = {
-        "embed": matrix("embed_tokens.weight"),
-        "norm": vector("norm.weight"),
-        "inv_freq": reader.inv_freq(),
-    }
-    if not config.tied:
-        found["head"] = matrix("lm_head.weight")
-    for layer in range(config.layers):
-        theirs, ours = f"layers.{layer}.", f"layers.{layer}."
-        projections = [f"{theirs}self_attn.{name}_proj" for name in "qkv"]
-        found[ours + "attn_norm"] = vector(theirs + "input_layernorm.weight")
-        found[ours + "mlp_norm"] = vector(theirs + "post_attention_layernorm.weight")
-        found[ours + "qkv"] = matrix(*(f"{name}.weight" for name in projections))
-        found[ours + "out"] = matrix(theirs + "self_attn.o_proj.weight")
-        found[ours + "gate_up"] = matrix(theirs + "mlp.gate_proj.weight", theirs + "mlp.up_proj.weight")
-        found[ours + "down"] = matrix(theirs + "mlp.down_proj.weight")
-        if config.qkv_bias:
-            found[ours + "qkv_bias"] = vector(*(f"{name}.bias" for name in projections))
-        if config.qk_norm:
-            found[ours + "q_norm"] = vector(theirs + "self_attn.q_norm.weight")
-            found[ours + "k_norm"] = vector(theirs + "self_attn.k_norm.weight")
+
+def converted(reader: Reader, source: Source, forms: dict[str, str]) -> dict[str, Tensor]:
+    """Every tensor of `ModelConfig.shapes`, read, checked and put into its form. Raises DamagedWeights."""
+    found = reader.frequencies()
+    for ours, parts in reader.config.sources().items():
+        read = [_plausible(reader.read(name), name, source) for name, _ in parts]
+        whole = read[0].contiguous() if len(read) == 1 else torch.cat(read)
+        form = forms.get(ours, "float32")
+        if form in _DENSE:
+            found[ours] = whole.to(_DENSE[form])
+        else:
+            found |= {_joined(ours, part): t for part, t in Stored.quantised(whole, form).parts.items()}
     return found
 
 
 def _check_shapes(reader: Reader, source: Source) -> None:
     """Every tensor's shape against the configuration, before a byte of it is read."""
-    c = reader.config
-    expected: dict[str, tuple[int, ...]] = {
-        "embed_tokens.weight": (c.vocab, c.width),
-        "norm.weight": (c.width,),
-    }
-    if not c.tied:
-        expected["lm_head.weight"] = (c.vocab, c.width)
-    layer_shapes: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (c.width,),
-        "post_attention_layernorm.weight": (c.width,),
-        "self_attn.q_proj.weight": (c.q_rows, c.width),
-        "self_attn.k_proj.weight": (c.kv_rows, c.width),
-        "self_attn.v_proj.weight": (c.kv_rows, c.width),
-        "self_attn.o_proj.weight": (c.width, c.q_rows),
-        "mlp.gate_proj.weight": (c.ffn, c.width),
-        "mlp.up_proj.weight": (c.ffn, c.width),
-        "mlp.down_proj.weight": (c.width, c.ffn),
-    }
-    if c.qkv_bias:
-        layer_shapes |= {f"self_attn.{n}_proj.bias": (c.q_rows if n == "q" else c.kv_rows,) for n in "qkv"}
-    if c.qk_norm:
-        layer_shapes |= {f"self_attn.{n}_norm.weight": (c.head_dim,) for n in "qk"}
-    for layer in range(c.layers):
-        expected |= {f"layers.{layer}.{name}": shape for name, shape in layer_shapes.items()}
-    for name, shape in expected.items():
-        found = reader.shape(name)
-        if found is None:
-            raise DamagedWeights(f"{source.path}: tensor {name!r} is missing")
-        if found != shape:
-            raise DamagedWeights(f"{source.path}: tensor {name!r} has shape {found}; its metadata says {shape}")
+    for parts in reader.config.sources().values():
+        for name, shape in parts:
+            found = reader.shape(name)
+            if found is None:
+                raise DamagedWeights(f"{source.path}: tensor {name!r} is missing")
+            if found != shape:
+                raise DamagedWeights(
+                    f"{source.path}: tensor {name!r} has shape {found}; its metadata says {shape}"
+                )
 
 
 def _plausible(tensor: Tensor, name: str, source: Source) -> Tensor:

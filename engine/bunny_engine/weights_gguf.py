@@ -73,7 +73,7 @@ class GgufModel:
         info = self._file.tensors.get(_stored_name(name))
         return info.shape if info else None
 
-    def inv_freq(self) -> Tensor:
+    def frequencies(self) -> dict[str, Tensor]:
         """RoPE frequencies: float32, [head_dim / 2]. Raises DamagedWeights, UnsupportedModel."""
         config, metadata, arch = self.config, self.metadata, self.config.architecture
         kind = metadata.get(f"{arch}.rope.scaling.type", "none")
@@ -86,7 +86,7 @@ class GgufModel:
             if factors.shape != frequency.shape or not bool((factors > 0).all() & factors.isfinite().all()):
                 raise DamagedWeights(f"{self._file.path}: rope_freqs.weight is not {len(frequency)} factors")
             frequency = frequency / factors
-        return frequency
+        return {"inv_freq": frequency}
 
 
 def _stored_name(name: str) -> str:

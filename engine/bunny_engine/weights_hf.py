@@ -68,12 +68,12 @@ class HfModel:
         opened, full = self._where[name]
         return tuple(opened.get_slice(full).get_shape())
 
-    def inv_freq(self) -> Tensor:
+    def frequencies(self) -> dict[str, Tensor]:
         """RoPE frequencies: float32, [head_dim / 2]. Raises DamagedWeights, UnsupportedModel."""
         scaling = self.raw.get("rope_parameters") or self.raw.get("rope_scaling")
         if scaling is not None and not isinstance(scaling, dict):
             raise DamagedWeights(f"{self.folder}/config.json: rope_scaling is {scaling!r}")
-        return frequencies(self.config.head_dim, self.config.rope_base, scaling)
+        return {"inv_freq": frequencies(self.config.head_dim, self.config.rope_base, scaling)}
 
     def _find(self, name: str) -> Any:
         if name not in self._where:

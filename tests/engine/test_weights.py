@@ -40,7 +40,7 @@ def test_a_conversion_is_made_once_and_mapped(tiny: tiny_models.TinyModel) -> No
     written = {path: path.stat().st_mtime_ns for path in first.folder.iterdir()}
     second = load(source, torch.float32)
     assert first.created == second.created
-    assert all(torch.equal(first.tensors[name], second.tensors[name]) for name in first.tensors)
+    assert all(torch.equal(first.vectors[name], second.vectors[name]) for name in first.vectors)
     assert written == {path: path.stat().st_mtime_ns for path in first.folder.iterdir()}
 
 
@@ -51,7 +51,9 @@ def test_another_content_under_the_same_name_is_converted_anew(tmp_path: Path) -
         built = tiny_models.build(tmp_path / str(seed), "llama", seed=seed)
         shutil.copy(built.gguf, path)
         loaded = load(Source("model", path, "gguf"), torch.float32)
-        torch.testing.assert_close(loaded.tensors["embed"], built.reference.model.embed_tokens.weight.detach())
+        torch.testing.assert_close(
+            loaded.matrices["embed"].dense(), built.reference.model.embed_tokens.weight.detach()
+        )
 
 
 @pytest.mark.parametrize("kind", ["F16", "Q8_0", "Q4_1"])

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import httpx
 import orjson
@@ -114,9 +115,10 @@ def test_one_request_does_not_take_every_slot() -> None:
     class Counting(ScriptedEngine):
         async def generate(self, prompt_ids, params):  # type: ignore[no-untyped-def]
             nonlocal most
-            async for step in super().generate(prompt_ids, params):
-                most = max(most, self.open)
-                yield step
+            async with aclosing(super().generate(prompt_ids, params)) as steps:
+                async for step in steps:
+                    most = max(most, self.open)
+                    yield step
 
     engine = Counting(tokenizer, [*tokenizer.encode("dog"), 2], pause=0.001)
     with live(create_app(engine, tokenizer, Settings(parallel_choices=3))) as url:
