@@ -184,10 +184,16 @@ class Endpoint:
     def _clean(self, attempt: Attempt) -> Attempt:
         """The attempt without our credentials, wherever a server may have put them."""
         known, trace = self.redact.known, attempt.trace
-        told = (attempt.text, attempt.reasoning, "".join(trace.text), *(t for top in trace.top for t, _ in top))
-        raw = b"".join(trace.bytes_).decode("utf-8", "replace")
-        if self.redact.holds_secret("\n".join((*told, raw))):
-            trace = TokenTrace()
+        if self.redact.holds_any and len(trace.text):
+            told = (
+                attempt.text,
+                attempt.reasoning,
+                "".join(trace.text),
+                *(t for top in trace.top for t, _ in top),
+            )
+            raw = b"".join(trace.bytes_).decode("utf-8", "replace")
+            if self.redact.holds_secret("\n".join((*told, raw))):
+                trace = TokenTrace()
         return replace(
             attempt,
             evidence=self.redact(attempt.evidence)[:500],

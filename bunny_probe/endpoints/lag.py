@@ -7,8 +7,7 @@ worst lateness seen while it ran, and one that is too large marks its times inva
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from bisect import bisect_right
 from time import perf_counter_ns
 
 __all__ = ["LagMeter", "LagWatch", "lag_limit_ns"]
@@ -21,49 +20,72 @@ def lag_limit_ns(latency_ns: int) -> int:
     return max(20_000_000, latency_ns // 50)
 
 
-class LagWatch:
-    """The worst lateness in nanoseconds since it was opened."""
-
-    __slots__ = ("worst",)
-
-    def __init__(self) -> None:
-        self.worst = 0
-
-
 class LagMeter:
     """A timer on the running loop that should fire every 5 ms and notes by how much it is late."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._watches: set[LagWatch] = set()
+        self._watches = 0
         self._due = 0
         self._handle: asyncio.TimerHandle | None = None
+        # Of all latenesses since the first watch, those that none behind them has reached: the first of these
+        # that a watch has lived to see is its worst. Two lists, so that it is found by bisection.
+        self._ticks = 0
+        self._seen_at: list[int] = []
+        self._late: list[int] = []
 
-    @contextmanager
-    def watch(self) -> Iterator[LagWatch]:
-        watch = LagWatch()
-        self._watches.add(watch)
+    def watch(self) -> LagWatch:
+        return LagWatch(self)
+
+    def enter(self) -> int:
+        """Begin to watch; gives what `leave` wants."""
+        self._watches += 1
         if self._handle is None:
             self._arm()
-        try:
-            yield watch
-        finally:
-            self._note()  # lateness that no tick has seen yet
-            self._watches.discard(watch)
-            if not self._watches and self._handle is not None:
-                self._handle.cancel()
-                self._handle = None
+        return self._ticks
+
+    def leave(self, since: int) -> int:
+        """End a watch; gives the worst lateness since it began, in nanoseconds."""
+        self._note()  # lateness that no tick has seen yet
+        worst = self._late[bisect_right(self._seen_at, since)]
+        self._watches -= 1
+        if not self._watches and self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+            self._seen_at.clear()
+            self._late.clear()
+        return max(worst, 0)
 
     def _arm(self) -> None:
         self._due = perf_counter_ns() + _TICK_NS
         self._handle = self._loop.call_later(_TICK_NS / 1e9, self._tick)
 
     def _note(self) -> None:
-        late = perf_counter_ns() - self._due
-        for watch in self._watches:
-            if late > watch.worst:
-                watch.worst = late
+        late, seen = perf_counter_ns() - self._due, self._late
+        self._ticks += 1
+        while seen and seen[-1] <= late:
+            seen.pop()
+            self._seen_at.pop()
+        seen.append(late)
+        self._seen_at.append(self._ticks)
 
     def _tick(self) -> None:
         self._note()
         self._arm()
+
+
+class LagWatch:
+    """The worst lateness in nanoseconds while it was open."""
+
+    __slots__ = ("_meter", "_since", "worst")
+
+    def __init__(self, meter: LagMeter) -> None:
+        self._meter = meter
+        self.worst = 0
+
+    def __enter__(self) -> LagWatch:
+        self._since = self._meter.enter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worst = self._meter.leave(self._since)

@@ -94,16 +94,11 @@ class StreamReader:
         reading.events += 1
         if reading.first_event is None:
             reading.first_event = at
+        if data == b"[DONE]" or data.strip() == b"[DONE]":
+            reading.done = True
+            return
         try:
-            value = orjson.loads(data)
-        except ValueError:
-            if data.strip() == b"[DONE]":
-                reading.done = True
-                return
-            value = None
-        try:
-            if value is None:
-                value = decode(data)
+            value = decode(data)
             if name == b"error" or "error" in value:
                 reading.error = reading.error or error_in(value) or error_in({"error": value})
             self._dialect.fold(reading, at, name, value)

@@ -74,6 +74,11 @@ class Redactor:
         # Longest first, so that no form leaves the rest of a longer one behind.
         self._known = tuple(sorted(forms, key=len, reverse=True))
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether there is a credential to look for."""
+        return bool(self._known)
+
     def holds_secret(self, text: str) -> bool:
         return any(form in text for form in self._known)
 

@@ -81,12 +81,12 @@ class Reader:
         """Those of `trials` that are still to be asked, in order: never observed, or observed with an outcome
         in `again`. `endpoint` is a fingerprint."""
         rows = self._rows(
-            "SELECT probe_id, decoding_id, repeat, outcome FROM observations "
+            "SELECT probe_id, decoding_id, repeat FROM observations "
             "JOIN trials ON trials.id = observations.trial_id JOIN attempts ON attempts.id = attempt_id "
-            "WHERE endpoint = ?",
-            (endpoint,),
+            f"WHERE endpoint = ? AND outcome NOT IN ({', '.join('?' * len(again))})",
+            (endpoint, *[outcome.value for outcome in again]),
         )
-        settled = {(row[0], row[1], row[2]) for row in rows if Outcome(row[3]) not in again}
+        settled = set(map(tuple, rows))
         return [t for t in trials if (t.probe.id, decoding_id(t.decoding), t.repeat) not in settled]
 
     def observations(self, *, without_scorer: str | None = None) -> Iterator[tuple[Probe, Observation]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 from bunny_probe.records import Attempt, Outcome, Timing, Usage
@@ -25,19 +26,22 @@ _PLAIN: Final = (
 _USAGE: Final = tuple(item.name for item in fields(Usage) if item.name != "source")
 _TIMING: Final = tuple(item.name for item in fields(Timing))
 
+_NO_TIMING: Final = (None,) * len(_TIMING)
+_plain_of, _usage_of, _timing_of = attrgetter(*_PLAIN), attrgetter(*_USAGE), attrgetter(*_TIMING)
+
 ATTEMPT_COLUMNS: Final = ("outcome", *_PLAIN, "dropped_fields", *_USAGE, "usage_source", *_TIMING, "trace")
 
 
 def attempt_row(attempt: Attempt) -> tuple[Any, ...]:
     """The values of `ATTEMPT_COLUMNS`."""
-    timing = attempt.timing
+    timing, usage, dropped = attempt.timing, attempt.usage, attempt.dropped_fields
     return (
         attempt.outcome.value,
-        *(_storable(getattr(attempt, name)) for name in _PLAIN),
-        json.dumps(attempt.dropped_fields),
-        *(getattr(attempt.usage, name) for name in _USAGE),
-        attempt.usage.source,
-        *(None if timing is None else getattr(timing, name) for name in _TIMING),
+        *map(_storable, _plain_of(attempt)),
+        json.dumps(dropped) if dropped else "[]",
+        *_usage_of(usage),
+        usage.source,
+        *(_NO_TIMING if timing is None else _timing_of(timing)),
         encode_trace(attempt.trace),
     )
 
@@ -59,4 +63,6 @@ def attempt_from_row(row: sqlite3.Row) -> Attempt:
 
 def _storable(value: Any) -> Any:
     """Text that SQLite takes: half a surrogate pair becomes a question mark."""
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "replace").decode("utf-8")

@@ -38,7 +38,7 @@ __all__ = ["Answering", "RunSummary", "run_trials"]
 _ESTIMATE_TOLERANCE = 0.1
 # An open-loop schedule begins this long after the first prompt is ready, so that it does not begin late.
 _LEAD_NS = 50_000_000
-_SECONDS_BETWEEN_REPORTS = 0.1
+_SECONDS_BETWEEN_REPORTS = 0.2
 _RENDERED_AHEAD = 4
 _SECONDS_OF_RENDERING = 0.005
 
@@ -122,7 +122,7 @@ async def run_trials(
         render,
         Limits(concurrency, requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute),
         retries or Retries(),
-        progress or (lambda _: None),
+        progress,
         budget or Budget(),
         rng or random.Random(),
     )
@@ -153,7 +153,7 @@ class _Run:
         render: Callable[[Probe], Rendered],
         limits: Limits,
         retries: Retries,
-        progress: Callable[[Progress], None],
+        progress: Callable[[Progress], None] | None,
         budget: Budget,
         rng: random.Random,
     ) -> None:
@@ -344,7 +344,7 @@ class _Run:
 
     def _report(self, *, always: bool = False) -> None:
         summary, now = self._summary, time.perf_counter()
-        if not always and now - self._reported < _SECONDS_BETWEEN_REPORTS:
+        if self._progress is None or (not always and now - self._reported < _SECONDS_BETWEEN_REPORTS):
             return
         self._reported = now
         failures = summary.asked - summary.answered

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import orjson
+
 from bunny_probe.endpoints import EndpointSpec
 from bunny_probe.errors import RunError
 from bunny_probe.records import (
@@ -38,12 +40,14 @@ from bunny_probe.runs.schema import check_schema, create_schema
 __all__ = ["Store"]
 
 _QUOTED = ", ".join(f'"{name}"' for name in ATTEMPT_COLUMNS)
+_THE_TRIAL = "endpoint = ? AND probe_id = ? AND decoding_id = ? AND repeat = ?"
 _INSERT_ATTEMPT = (
-    f"INSERT INTO attempts (trial_id, number, {_QUOTED}) VALUES (?, (SELECT coalesce(max(number), 0) + 1 "
-    f"FROM attempts WHERE trial_id = ?), {', '.join('?' * len(ATTEMPT_COLUMNS))}) RETURNING number, id"
+    f"INSERT INTO attempts (trial_id, number, {_QUOTED}) SELECT id, (SELECT coalesce(max(number), 0) + 1 "
+    f"FROM attempts WHERE trial_id = trials.id), {', '.join('?' * len(ATTEMPT_COLUMNS))} FROM trials "
+    f"WHERE {_THE_TRIAL} RETURNING trial_id, number, id"
 )
 _INSERT_TRIAL = "INSERT OR IGNORE INTO trials (endpoint, probe_id, decoding_id, repeat) VALUES (?, ?, ?, ?)"
-_TRIAL_ID = "SELECT id FROM trials WHERE endpoint = ? AND probe_id = ? AND decoding_id = ? AND repeat = ?"
+_TRIAL_ID = f"SELECT id FROM trials WHERE {_THE_TRIAL}"
 
 
 class Store(Reader):
@@ -151,7 +155,7 @@ class Store(Reader):
                     seen.add(known_as)
                     db.execute(
                         "INSERT OR IGNORE INTO decodings VALUES (?, ?)",
-                        (known_as, json.dumps(to_json(decoding))),
+                        (known_as, _json(decoding)),
                     )
                 db.execute(_INSERT_TRIAL, (fingerprint, probe.id, known_as, trial.repeat))
             return int(db.execute("SELECT count(*) FROM trials").fetchone()[0] - before)
@@ -164,15 +168,17 @@ class Store(Reader):
         Gives the number of attempts that the trial has now. A new observation drops the scores of an old one.
         """
         with self._transaction() as db:
-            trial_id = self._trial_id(trial, endpoint)
-            cursor = db.execute(_INSERT_ATTEMPT, (trial_id, trial_id, *attempt_row(attempt)))
-            number, made = cursor.fetchone()
+            key = _key(trial, endpoint)
+            made = db.execute(_INSERT_ATTEMPT, (*attempt_row(attempt), *key)).fetchall()
+            if not made:
+                raise self._never_planned(trial)
+            trial_id, number, attempt_id = made[0]
             if counts:
                 if number > 1:
                     db.execute("DELETE FROM scores WHERE trial_id = ?", (trial_id,))
                 db.execute(
                     "INSERT OR REPLACE INTO observations VALUES (?, ?, ?, ?, ?)",
-                    (trial_id, made, number, rendered.prompt_hash, rendered.intended_tokens),
+                    (trial_id, attempt_id, number, rendered.prompt_hash, rendered.intended_tokens),
                 )
                 if self._any_unasked:
                     db.execute("DELETE FROM unasked WHERE trial_id = ?", (trial_id,))
@@ -187,13 +193,15 @@ class Store(Reader):
             )
 
     def _trial_id(self, trial: Trial, endpoint: str) -> int:
-        key = (endpoint, trial.probe.id, decoding_id(trial.decoding), trial.repeat)
-        row = self._db.execute(_TRIAL_ID, key).fetchone()
+        row = self._db.execute(_TRIAL_ID, _key(trial, endpoint)).fetchone()
         if row is None:
-            raise RunError(
-                f"{self.path}: the trial {trial.probe.id}/{trial.repeat} was never planned (add_trials)"
-            )
+            raise self._never_planned(trial)
         return int(row[0])
+
+    def _never_planned(self, trial: Trial) -> RunError:
+        return RunError(
+            f"{self.path}: the trial {trial.probe.id}/{trial.repeat} was never planned (add_trials)"
+        )
 
     def save_scores(self, scored: Iterable[tuple[Observation, Score]]) -> None:
         """Keep scores, one a scorer and observation, in one transaction; a newer one replaces."""
@@ -213,6 +221,10 @@ class Store(Reader):
                 )
 
 
+def _key(trial: Trial, endpoint: str) -> tuple[str, str, str, int]:
+    return endpoint, trial.probe.id, decoding_id(trial.decoding), trial.repeat
+
+
 def _connect(path: Path, write: bool) -> sqlite3.Connection:
     if not write:
         db = connect_for_reading(path)
@@ -223,6 +235,7 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
         if write:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA wal_autocheckpoint = 4000")  # pages; a run rewrites its last pages over and over
             db.execute("PRAGMA foreign_keys = ON")
             create_schema(db)
         check_schema(db)
@@ -235,8 +248,14 @@ def _connect(path: Path, write: bool) -> sqlite3.Connection:
     return db
 
 
+def _json(record: Any) -> str:
+    try:
+        return orjson.dumps(record).decode()
+    except TypeError:  # an edge input may hold half a surrogate pair, which only escaped goes into SQLite
+        return json.dumps(to_json(record))
+
+
 def _probe_row(probe: Probe) -> tuple[Any, ...]:
-    # ASCII JSON: an edge input may hold half a surrogate pair, which SQLite's text cannot.
     return (
         probe.id,
         probe.family,
@@ -250,5 +269,5 @@ def _probe_row(probe: Probe) -> tuple[Any, ...]:
         probe.cluster,
         probe.expectation.scorer,
         probe.expectation.chance,
-        json.dumps(to_json(probe)),
+        _json(probe),
     )

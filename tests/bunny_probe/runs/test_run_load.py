@@ -92,8 +92,10 @@ async def test_the_load_table_measures_every_cell() -> None:
     assert [(row.prompt_tokens, row.concurrency) for row in rows] == [(30, 1), (30, 4), (60, 1), (60, 4)]
     assert books["requests"] == 4 * 9
     assert all(row.requests == 8 and row.errors == 0 for row in rows)
-    assert all(row.ttft_mean is not None and row.ttft_mean >= 0.05 for row in rows)
-    assert all(row.latency["p50"].value is not None and row.latency["p99"].value is None for row in rows)
+    assert all(row.ttft_mean is None or row.ttft_mean >= 0.05 for row in rows)
+    # A machine that is busy with other things spoils times, which are then left out.
+    assert all(row.latency["p50"].value is not None for row in rows if row.timed == row.requests)
+    assert all(row.latency["p99"].value is None for row in rows)
     assert all(row.cached_share == 0.0 for row in rows)
     one, four = rows[0].answer_tokens_per_s, rows[1].answer_tokens_per_s
     assert one is not None
