@@ -64,7 +64,7 @@ class Stored:
         planes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             name: ((rows, groups, width), torch.uint8) for name, width in widths.items()
         }
-        return planes | dict.fromkeys(("scale", "least"), ((rows, groups, 1), torch.float16))
+        return planes | dict.fromkeys(("scale", "least"), ((rows, groups, 1, 1), torch.float16))
 
     @classmethod
     def bits_of(cls, form: str, shape: tuple[int, int]) -> float:

@@ -18,8 +18,10 @@ from bunny_engine.fetch import Source
 from bunny_engine.gguf_file import GgufFile
 from bunny_engine.loading import open_model
 from bunny_engine.memory import DenseMemory
+from bunny_engine.model import Model
+from bunny_engine.recipe import Recipe
 from bunny_engine.tokenizer import load_tokenizer
-from bunny_engine.weights import load
+from bunny_engine.weights import Checkpoint, load
 from safetensors.torch import load_file, save_file
 
 
@@ -185,3 +187,41 @@ def test_a_damaged_conversion_is_told(tiny: tiny_models.TinyModel) -> None:
     path.write_bytes(whole[:-10])
     with pytest.raises(DamagedWeights, match="delete it"):
         load(Source("victim", tiny.gguf, "gguf"), torch.float32)
+
+
+@pytest.mark.parametrize(
+    "weights", ["native", "half", "bf16", "int8", "int6", "int4", "hybrid", "int8,layers.0.down=int4"]
+)
+def test_every_form_runs_and_is_mapped_the_second_time(tiny: tiny_models.TinyModel, weights: str) -> None:
+    """A model in any form gives the logits of its dequantised matrices; the conversion is written once."""
+    source = Source("tiny", tiny.gguf, "gguf")
+    model, checkpoint = open_model(source, device="cpu", weights=weights)
+    written = {path: path.stat().st_mtime_ns for path in checkpoint.folder.iterdir()}
+    said: list[str] = []
+    again, _ = open_model(source, device="cpu", weights=weights, progress=said.append)
+    assert written == {path: path.stat().st_mtime_ns for path in checkpoint.folder.iterdir()}
+    assert not any("converting" in line for line in said)
+    assert any("layers 0" in line for line in said)
+    plain = Model(checkpoint.config, {**checkpoint.vectors, **dense(checkpoint)})
+    ids = torch.tensor([3, 4, 5, 6, 7, 90])
+    logits = []
+    for each in (model, again, plain):
+        memory = DenseMemory(each.config, 8, each.dtype, each.device)
+        with torch.inference_mode():
+            logits.append(each.logits(each.chunk(ids, memory)))
+    assert torch.equal(logits[0], logits[1])
+    torch.testing.assert_close(logits[0], logits[2], atol=0.02, rtol=0)
+
+
+def dense(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    return {name: matrix.dense() for name, matrix in checkpoint.matrices.items()}
+
+
+def test_a_table_and_its_forms_never_mix(tiny: tiny_models.TinyModel) -> None:
+    """A conversion that another table's name was given to is refused, not used."""
+    source = Source("mixed", tiny.gguf, "gguf")
+    folder = load(source, torch.float32, Recipe.parse("int8")).folder
+    load(source, torch.float32, Recipe.parse("int4"))
+    (folder / "weights-int4.safetensors").replace(folder / "weights-int8.safetensors")
+    with pytest.raises(DamagedWeights, match="delete it"):
+        load(source, torch.float32, Recipe.parse("int8"))
