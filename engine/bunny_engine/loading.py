@@ -101,6 +101,9 @@ def open_engine(
     )
     tokenizer = load_tokenizer(source)
     length = context or checkpoint.config.context
+    chosen = options(length)
+    if model.device.type == "cuda":
+        _use_kernels(model, chosen, progress)
     info = ModelInfo(
         name=checkpoint.name,
         context_length=length,
@@ -109,7 +112,17 @@ def open_engine(
         dtype=str(model.dtype).removeprefix("torch."),
         created=checkpoint.created,
     )
-    return LocalEngine(model, info, tokenizer.eos_ids, options(length)), tokenizer
+    return LocalEngine(model, info, tokenizer.eos_ids, chosen), tokenizer
+
+
+def _use_kernels(model: Model, options: EngineOptions, progress: Callable[[str], None] | None) -> None:
+    try:
+        from bunny_engine.kernels.decode import attach
+    except ImportError:
+        if progress:
+            progress("triton is not installed: sequences decode one by one; pip install 'space-bunny[gpu]'")
+        return
+    attach(model, options.policy, options.context)
 
 
 def choose_recipe(weights: str, dtype: DtypeName, device: torch.device) -> Recipe:

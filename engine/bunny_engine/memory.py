@@ -6,6 +6,8 @@ back: how keys and values are kept, and which of them a query sees, is the polic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -19,6 +21,20 @@ __all__ = ["DenseMemory", "Memory", "Span"]
 Span = tuple[
     Tensor, ...
 ]  # rotated keys and values, [layers, kv_heads, n, head_dim]; more where a policy needs it
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What a kernel for several sequences reads of one.
+
+    `k` and `v` are dense, [layers, kv_heads, room, head_dim], and `dense` of their tokens count; of each sealed
+    block there is its start and its tensors (see `memory_forms.KeysValues`).
+    """
+
+    k: Tensor
+    v: Tensor
+    dense: int
+    sealed: Sequence[tuple[int, tuple[Tensor, ...]]] = ()
 
 
 class Memory(Protocol):
@@ -46,6 +62,10 @@ class Memory(Protocol):
 
     def advance(self, count: int) -> None:
         """The `count` new tokens have passed every layer."""
+        ...
+
+    def seat(self) -> Seat | None:
+        """Room made for one more token, which a kernel will write; None where no kernel reads this memory."""
         ...
 
     def export(self, start: int, stop: int) -> Span:
@@ -95,6 +115,9 @@ class DenseMemory:
 
     def advance(self, count: int) -> None:
         self.length += count
+
+    def seat(self) -> Seat:
+        return Seat(self._k, self._v, self.length)
 
     def export(self, start: int, stop: int) -> Span:
         return self._k[:, :, start:stop].clone(), self._v[:, :, start:stop].clone()

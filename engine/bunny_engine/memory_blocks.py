@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bunny_engine.attention import Partial, attend_one, log_mass, merge, partial
 from bunny_engine.config import ModelConfig
-from bunny_engine.memory import Span
+from bunny_engine.memory import Seat, Span
 from bunny_engine.memory_choice import Landmarks, Tally, choose
 from bunny_engine.memory_forms import Inputs, KeysValues, Stored, seal
 from bunny_engine.memory_place import Shelf
@@ -65,6 +65,7 @@ class BlockMemory:
         self._v = torch.empty(size, dtype=model.dtype, device=model.device)
         self._dense = 0  # tokens in them: the first block's, then the newest ones'
         self._sealed = Shelf(model.device, config.layers, host=shape.host)
+        self._seats: list[tuple[int, tuple[Tensor, ...]]] = []  # of the sealed blocks, for kernels
         self._marks: list[Landmarks] = []
         self._growing: list[Inputs] = []  # of blocks that are still dense, where inputs are what is stored
         self.length = 0
@@ -104,6 +105,13 @@ class BlockMemory:
     def advance(self, count: int) -> None:
         self.length += count
         self._dense += count
+
+    def seat(self) -> Seat | None:
+        shape = self._shape
+        if shape.form == "x" or shape.most is not None or shape.host or shape.bits == 3:
+            return None
+        self._make_room()
+        return Seat(self._k, self._v, self._dense, self._seats)
 
     def export(self, start: int, stop: int) -> Span:
         first = self._dense - (self.length - start)  # what is exported was just computed: it is dense
@@ -182,6 +190,8 @@ class BlockMemory:
             else:
                 stored = self._growing.pop(0)
             self._sealed.add(stored)
+            if isinstance(stored, KeysValues):
+                self._seats.append((start, (*stored.k.tensors, *stored.v.tensors)))
             if self._shape.most is not None:
                 self._marks.append(Landmarks.of(keys))
         for kept in (self._k, self._v):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +36,12 @@ class _Layer:
     down: Linear
     q_norm: Tensor | None
     k_norm: Tensor | None
+
+
+class BatchDecoder(Protocol):
+    """One token for several sequences at once; None where their memories are not of its kind."""
+
+    def tokens(self, ids: Sequence[int], memories: Sequence[Memory]) -> Tensor | None: ...
 
 
 class Model:
@@ -84,6 +91,7 @@ class Model:
                     k_norm=vectors.get(mine + "k_norm"),
                 )
             )
+        self.decoder: BatchDecoder | None = None  # on a GPU: see `kernels.decode.attach`
         self.tile = min(matrix.tile for matrix in self._matrices())  # sequences that decode at a time
 
     def prepare(self) -> None:
@@ -111,6 +119,8 @@ class Model:
 
         A sequence's numbers do not depend on how many run beside it: see `linear`.
         """
+        if self.decoder is not None and (logits := self.decoder.tokens(ids, memories)) is not None:
+            return logits
         positions = torch.tensor([memory.length for memory in memories], device=self.device)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
