@@ -22,7 +22,7 @@ __all__ = ["Compare", "CompareFit", "Question", "Verdict", "adjusted"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Verdict = Literal["better", "same", "worse", "undecided"]
+Verdict = Literal["better", "same", "worse", "different", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Question:
 
     name: str  # "score", "score at 4096 tokens", "answers", "first token", "latency_s", …
     kind: Literal["score", "distribution", "time"]
-    verdict: Verdict
+    verdict: Verdict  # "different" is for distributions of answers, which have no better side
     difference: float | None  # of means; the distance for distributions
     low: float | None
     high: float | None
@@ -48,7 +48,7 @@ class Question:
 class CompareFit(Result):
     status: Status
     reason: str
-    verdict: Verdict  # over the score questions: worse beats all, then undecided, then better
+    verdict: Verdict  # the whole score's, but worse where any score question is worse
     questions: tuple[Question, ...]
     same_model: bool | None  # False: answers or first tokens differ; None: that could not be asked
     pairs: int  # probes that both runs answered
@@ -62,10 +62,18 @@ class CompareFit(Result):
         """A row per question."""
         return records_table(self.questions)
 
+    @property
+    def decisive(self) -> Question:
+        """The question that the verdict rests on: the whole score, or the worst of the parts that are worse."""
+        if self.verdict == "worse" and self.questions[0].verdict != "worse":
+            worse = [q for q in self.questions if q.kind == "score" and q.verdict == "worse"]
+            return min(worse, key=lambda q: q.difference or 0.0)
+        return self.questions[0]
+
     def sentence(self) -> str:
         if self.status == "refused":
             return f"No comparison: {self.reason}."
-        main = self.questions[0]
+        main = self.decisive
         words = {
             "better": "better than",
             "worse": "worse than",
@@ -73,6 +81,8 @@ class CompareFit(Result):
             "undecided": "not told apart from",
         }[self.verdict]
         text = f"The second run is {words} the first"
+        if main.name != "score":
+            text += f" in the {main.name}"
         if main.difference is not None and main.low is not None and main.high is not None:
             text += f": score difference {main.difference:+.3f} [{main.low:+.3f}, {main.high:+.3f}]"
         text += f" over {main.n:,} pairs from {main.clusters:,} documents ({self.level:.0%} interval"
@@ -219,14 +229,13 @@ class Compare:
         for q, p in zip(questions, corrected, strict=True):
             verdict = q.verdict
             if verdict == "undecided" and p < error and q.difference:
-                verdict = "worse" if (q.difference < 0) == (q.kind == "score") else "better"
                 if q.kind == "distribution":
-                    verdict, same = "undecided", False
+                    verdict, same = "different", False
+                else:
+                    verdict = "worse" if (q.difference < 0) == (q.kind == "score") else "better"
             done.append(replace(q, verdict=verdict, p_adjusted=p))
-        scores = [q.verdict for q in done if q.kind == "score"]
-        overall: Verdict = done[0].verdict
-        if "worse" in scores:
-            overall = "worse"
+        worse = any(q.verdict == "worse" for q in done if q.kind == "score")
+        overall: Verdict = "worse" if worse else done[0].verdict
         return CompareFit(
             "ok", "", overall, tuple(done), same, pairs, only_first, only_second, first, second, self.level
         )

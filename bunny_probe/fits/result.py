@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -110,7 +111,7 @@ class Crossing:
         return f"{self.value:,.0f} [{self.low:,.0f}, {high}] tokens"
 
 
-class Result:
+class Result(ABC):
     """Shared manners of the result records; each record adds its own fields and `status`, `reason`."""
 
     __slots__ = ()
@@ -122,13 +123,15 @@ class Result:
         @property
         def reason(self) -> str: ...
 
+    @abstractmethod
+    def sentence(self) -> str:
+        """The estimate with its interval and its numbers of answers and documents, for people."""
+
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """The rows behind the estimate."""
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values without NaN, with `kind` and `sentence` beside the fields."""
         fields: dict[str, Any] = plain(self)
         return {"kind": type(self).__name__, "sentence": self.sentence(), **fields}
-
-    def sentence(self) -> str:
-        raise NotImplementedError
-
-    def table(self) -> pd.DataFrame:
-        raise NotImplementedError

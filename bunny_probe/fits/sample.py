@@ -130,7 +130,11 @@ class EmptySample(FitRefused):
     def __init__(self, counts: Counts, value: str) -> None:
         self.counts = counts
         why = f": {counts.left_out}" if counts.left_out else ""
-        super().__init__(f"no answered row carries {value!r} ({counts.rows} rows{why})")
+        super().__init__(
+            f"none of {counts.rows:,} rows is an answer with {value!r}{why}"
+            if counts.rows
+            else "nothing of this kind was asked"
+        )
 
 
 def refused_counts(error: FitRefused) -> Counts:

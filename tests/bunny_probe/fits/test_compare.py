@@ -68,6 +68,23 @@ def test_other_answers_with_equal_scores_show_another_model(hits):
     fit = fits.Compare()(first, second)
     assert fit.same_model is False
     assert fit.verdict == "same"
+    assert fit.table().set_index("name").loc["answers", "verdict"] == "different"
+
+
+def test_the_verdict_is_that_of_a_row_of_its_table(hits):
+    """A loss at one length alone is "worse", and the sentence tells that length's numbers, not the whole's."""
+    first = _run(hits)
+    one = (first["length_tokens"] == 2048).to_numpy()
+    second = _run(np.where(one, hits & (np.arange(hits.size) % 8 > 2), hits | (np.arange(hits.size) % 3 == 0)))
+    fit = fits.Compare(margin=0.02)(first, second)
+    assert fit.verdict == "worse"
+    assert fit.questions[0].verdict != "worse"
+    assert fit.decisive.name == "score at length_tokens 2048"
+    assert f"{fit.decisive.difference:+.3f}" in fit.sentence()
+    assert "2048" in fit.sentence()
+    for other in (fits.Compare()(first, first), fits.Compare()(second, first), fit):
+        table = other.table().set_index("name")
+        assert table.loc[other.decisive.name, "verdict"] == other.verdict
 
 
 def test_runs_without_a_common_probe_are_compared_as_samples(hits):

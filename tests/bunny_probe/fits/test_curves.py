@@ -133,9 +133,7 @@ def test_profile_intervals_reach_what_a_random_search_reaches(name, k):
 
     wide = rng.uniform(box_low, box_high, size=(60_000, curve.size))
     spread = np.minimum((box_high - box_low) / 4, 1.5)
-    near = rng.normal(
-        best.theta, spread * rng.choice([0.1, 0.3, 1.0], (60_000, 1)), size=(60_000, curve.size)
-    )
+    near = rng.normal(best.theta, spread * rng.choice([0.1, 0.3, 1.0], (60_000, 1)), size=(60_000, curve.size))
     found = inside(np.clip(np.concatenate([wide, near, best.theta[None, :]]), box_low, box_high))
     for scale in (0.3, 0.1):  # walk on from what was found
         steps = rng.normal(0, scale * spread, size=(60_000, curve.size))
