@@ -213,9 +213,8 @@ def _absent(ax: Axes, why: str) -> None:
 def _title(fit: DecayFit, window: WindowFit | None) -> str:
     if not fit.cells:
         return "What length changes"
-    found = window.window if window is not None else None
-    if window is not None and found is not None and found.value is not None:
-        return f"{window.fraction:.0%} of the short-context score holds up to {found.value:,.0f} tokens"
+    if window is not None and window.window is not None and window.window.value is not None:
+        return f"{window.fraction:.0%} of the short-context score holds up to {window.window.text()}"
     first, last = token_text(fit.cells[0].x), token_text(fit.cells[-1].x)
     if fit.model == "constant":
         return f"No decay seen from {first} to {last} tokens: score {fit.base.value:.2f}"

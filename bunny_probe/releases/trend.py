@@ -46,11 +46,15 @@ class Trend:
         interval = (
             ""
             if last.value is None
-            else f", {last.level:.0%} interval {amount(last.low, self.unit, bare=True)} to "
-            f"{amount(last.high, self.unit)}"
+            else f", {last.level:.0%} interval {_bound(last.low, self.unit, bare=True)} to "
+            f"{_bound(last.high, self.unit)}"
         )
         runs = f"{len(self.points)} run" + "s" * (len(self.points) > 1)
         return f"{self.points[-1].release}: {last.text()}{interval}, n = {last.n:,}; {runs}, {self.better}."
+
+
+def _bound(value: float | None, unit: str, *, bare: bool = False) -> str:
+    return "no bound" if value is None else amount(value, unit, bare=bare)
 
 
 def trend_svg(trend: Trend) -> str:
@@ -71,12 +75,16 @@ def trend_svg(trend: Trend) -> str:
     line = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, (_, value, _) in enumerate(values))
     parts.append(f'<polyline points="{line}" fill="none" stroke="{_DOT}" stroke-width="1.5" opacity=".45"/>')
     for i, (low, value, high) in enumerate(values):
-        if high > low:
+        told = trend.points[i].told
+        left = f"{x(i) - 4:.1f}"
+        unbounded = told.value is not None and told.low is not None and told.high is None
+        if unbounded or high > low:
+            end = f"V{_TOP}m-4 6l4 -6l4 6" if unbounded else f"V{y(high):.1f}M{left} {y(high):.1f}h8"
             parts.append(
-                f'<path d="M{x(i):.1f} {y(low):.1f}V{y(high):.1f}M{x(i) - 4:.1f} {y(low):.1f}h8M{x(i) - 4:.1f} '
-                f'{y(high):.1f}h8" stroke="{_DOT}" stroke-width="1.4" fill="none"/>'
+                f'<path d="M{left} {y(low):.1f}h8M{x(i):.1f} {y(low):.1f}{end}" '
+                f'stroke="{_DOT}" stroke-width="1.4" fill="none"/>'
             )
-        hollow = trend.points[i].told.value is None  # beyond what was asked
+        hollow = told.value is None  # beyond what was asked
         parts.append(
             f'<circle cx="{x(i):.1f}" cy="{y(value):.1f}" r="4.5" fill="{"#fff" if hollow else _DOT}" '
             f'stroke="{_DOT}" stroke-width="1.5"/>'

@@ -16,6 +16,7 @@ WIDTHS = (380, 1600)  # CSS pixels
 _FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",  # containers give it 64 MB
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
