@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bunny_probe.fits.result import Estimate, Result, Status
+from bunny_probe.fits.sample import numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,7 @@ __all__ = ["Ranked", "Ranking", "RankingFit"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_Arrays = tuple[Ints, Floats, Floats, Floats, Ints]  # document, score, answered, seconds, size of the prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Ranked:
     total: Estimate  # weighted, in [0, 1]
     speed: Estimate  # the fastest one's median latency over its own: 1 is the fastest
     quality: Estimate  # mean score, mixed with the human share where there is one
-    stability: Estimate  # share of requests that were answered within twice its median time
+    stability: Estimate  # share of requests answered within twice its median time for prompts of that size
     seconds: Estimate  # median latency
     human: float | None  # how often it was preferred; None: no votes
     first: float  # share of the resampled campaigns in which it comes first
@@ -85,19 +87,23 @@ class Ranking:
     seed: int = 0
 
     def __call__(self, frames: Mapping[str, pd.DataFrame]) -> RankingFit:
-        """`frames`: name → observations: probe_id, cluster, score, answered, latency_s."""
+        """`frames`: name → observations: probe_id, cluster, length_tokens, score, answered, latency_s."""
         total = sum(self.weights)
         if len(frames) < 2:
             return self._refused("a ranking needs two models or more")
         if min(self.weights) < 0 or total <= 0:
             return self._refused("weights are 0 or more, and not all 0")
+        for name, frame in frames.items():
+            absent = [c for c in ("probe_id", "cluster", "score", "answered", "latency_s") if c not in frame]
+            if absent:
+                return self._refused(f"the frame of {name} has no column {absent[0]!r}")
         common = set.intersection(*(set(frame["probe_id"].dropna()) for frame in frames.values()))
         parts = {name: frame[frame["probe_id"].isin(common)] for name, frame in frames.items()}
         documents = sorted({str(c) for part in parts.values() for c in part["cluster"]})
         if len(documents) < 5:
             return self._refused(f"{len(documents)} documents were asked of every model: at least 5 are needed")
         data = {name: _arrays(part, documents) for name, part in parts.items()}
-        for name, (_, score, _, seconds) in data.items():
+        for name, (_, score, _, seconds, _) in data.items():
             if not np.isfinite(score).any() or not np.isfinite(seconds).any():
                 return self._refused(f"{name} has no scored or no timed answer")
         human = dict(self.human) if set(frames) <= set(self.human) else {}
@@ -117,7 +123,7 @@ class Ranking:
 
     def _measure(
         self,
-        data: Mapping[str, tuple[Ints, Floats, Floats, Floats]],
+        data: Mapping[str, _Arrays],
         names: list[str],
         times: Ints,
         human: Mapping[str, float],
@@ -125,7 +131,7 @@ class Ranking:
         """Models × (speed, quality, stability, seconds) with each document counted so many `times`."""
         out = np.full((len(names), 4), np.nan)
         for i, name in enumerate(names):
-            document, score, answered, seconds = data[name]
+            document, score, answered, seconds, size = data[name]
             rows = np.repeat(np.arange(document.size), times[document])
             s, t = score[rows], seconds[rows]
             median = float(np.nanmedian(t)) if np.isfinite(t).any() else np.nan
@@ -133,14 +139,15 @@ class Ranking:
             if human:
                 quality = (1 - self.human_part) * quality + self.human_part * human[name]
             told = (answered[rows] == 0) | np.isfinite(t)  # an answer without a usable time says nothing here
-            steady = float(np.mean(np.nan_to_num(t[told], nan=np.inf) <= 2 * median)) if told.any() else np.nan
+            late = np.nan_to_num(t, nan=np.inf) > 2 * _usual(t, size[rows])
+            steady = 1 - float(np.mean(late[told])) if told.any() else np.nan
             out[i] = (np.nan, quality, steady, median)
         out[:, 0] = np.nanmin(out[:, 3]) / out[:, 3]
         return out
 
     def _result(
         self, point: Floats, drawn: Floats, names: list[str], weights: Floats, human: Mapping[str, float],
-        data: Mapping[str, tuple[Ints, Floats, Floats, Floats]], documents: int, probes: int,
+        data: Mapping[str, _Arrays], documents: int, probes: int,
     ) -> RankingFit:  # fmt: skip
         totals, spread = point[:, :3] @ weights, drawn[:, :, :3] @ weights
         usable = np.isfinite(spread).all(1)
@@ -153,7 +160,9 @@ class Ranking:
 
         def estimate(value: float, draws: Floats, n: int) -> Estimate:
             low, high = np.quantile(draws, [tail, 1 - tail])
-            return Estimate(float(value), float(low), float(high), n, documents, self.level)
+            # the draws of few documents may all lie on one side of the estimate
+            low, high = min(float(low), float(value)), max(float(high), float(value))
+            return Estimate(float(value), low, high, n, documents, self.level)
 
         rows = []
         for i, name in enumerate(names):
@@ -174,13 +183,28 @@ class Ranking:
         return RankingFit("refused", reason, self.weights, (), 0, self.level)
 
 
-def _arrays(frame: pd.DataFrame, documents: list[str]) -> tuple[Ints, Floats, Floats, Floats]:
+def _usual(seconds: Floats, size: Ints) -> Floats:
+    """The median time of the rows of each one's size; NaN where none of them has a time."""
+    usual = np.full(seconds.size, np.nan)
+    for one in np.unique(size):
+        of_size = size == one
+        if np.isfinite(seconds[of_size]).any():
+            usual[of_size] = np.nanmedian(seconds[of_size])
+    return usual
+
+
+def _arrays(frame: pd.DataFrame, documents: list[str]) -> _Arrays:
     place = {name: i for i, name in enumerate(documents)}
-    answered = frame["answered"].fillna(False).to_numpy(dtype=float)
-    seconds = frame["latency_s"].to_numpy(dtype=float, na_value=np.nan)
-    seconds = np.where(answered > 0, seconds, np.nan)
+    answered = frame["answered"].fillna(False).to_numpy(dtype=bool)
+    seconds, score = numbers(frame, "latency_s"), numbers(frame, "score")
+    timed = answered & np.isfinite(seconds) & (seconds > 0)
     if "timing_valid" in frame.columns:
-        seconds = np.where(frame["timing_valid"].fillna(True).to_numpy(dtype=bool), seconds, np.nan)
-    score = np.where(answered > 0, frame["score"].to_numpy(dtype=float, na_value=np.nan), np.nan)
+        timed &= frame["timing_valid"].fillna(True).to_numpy(dtype=bool)
+    scored = answered & (score >= 0) & (score <= 1)
     code = np.array([place[str(c)] for c in frame["cluster"]], dtype=np.int64)
-    return code, score, answered, seconds
+    length = numbers(frame, "length_tokens") if "length_tokens" in frame.columns else np.zeros(len(frame))
+    size = np.unique(np.nan_to_num(length, nan=-1.0, posinf=-1.0, neginf=-1.0), return_inverse=True)[1]
+    return (
+        code, np.where(scored, score, np.nan), answered.astype(float), np.where(timed, seconds, np.nan),
+        size.astype(np.int64),
+    )  # fmt: skip

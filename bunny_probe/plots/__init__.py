@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bunny_probe.plots.arena import pareto_front as pareto_front
     from bunny_probe.plots.arena import preference_dots as preference_dots
     from bunny_probe.plots.arena import ranking_dots as ranking_dots
+    from bunny_probe.plots.arena import ranking_radar as ranking_radar
     from bunny_probe.plots.bands import entropy_band as entropy_band
     from bunny_probe.plots.bars import outcome_bars as outcome_bars
     from bunny_probe.plots.character import consistency_by_length as consistency_by_length
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from bunny_probe.plots.intervals import group_dots as group_dots
     from bunny_probe.plots.lengths import length_panels as length_panels
     from bunny_probe.plots.lengths import percentile_ribbon as percentile_ribbon
+    from bunny_probe.plots.memory import attention_by_layer as attention_by_layer
+    from bunny_probe.plots.memory import block_size_costs as block_size_costs
+    from bunny_probe.plots.memory import policy_costs as policy_costs
     from bunny_probe.plots.surface import depth_curves as depth_curves
     from bunny_probe.plots.timing import latency_ecdf as latency_ecdf
     from bunny_probe.plots.timing import ttft_by_length as ttft_by_length
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "COLOURS": "_look",
     "alt_text": "_look",
+    "attention_by_layer": "memory",
+    "block_size_costs": "memory",
+    "policy_costs": "memory",
     "comparison_dots": "dots",
     "decay_curve": "curves",
     "edit_shifts": "edits",
@@ -53,6 +60,7 @@ _HOMES = {
     "portrait": "character",
     "preference_dots": "arena",
     "ranking_dots": "arena",
+    "ranking_radar": "arena",
     "recall_heatmap": "heatmaps",
     "setting_curve": "character",
     "ttft_by_length": "timing",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bunny_probe.fits.bradley_terry import BradleyTerryFit
     from bunny_probe.fits.ranking import RankingFit
 
-__all__ = ["pareto_front", "preference_dots", "ranking_dots"]
+__all__ = ["pareto_front", "preference_dots", "ranking_dots", "ranking_radar"]
 
 _PARTS = (
     ("speed", "fifth", "s"),
@@ -22,6 +22,8 @@ _PARTS = (
     ("stability", "fourth", "D"),
     ("total", "main", "o"),
 )
+_INKS = ("main", "second", "third", "fourth", "fifth", "sixth")
+_MARKS = ("o", "s", "^", "D", "v", "P")
 
 
 def ranking_dots(fit: RankingFit, ax: Axes | None = None, *, width: float = 7.2) -> Axes:
@@ -58,13 +60,49 @@ def ranking_dots(fit: RankingFit, ax: Axes | None = None, *, width: float = 7.2)
         return finish(ax, title, note, f"Dots of each model's parts and total. {fit.sentence()} {rows}.")
 
 
+def ranking_radar(fit: RankingFit, ax: Axes | None = None, *, width: float = 7.2) -> Axes:
+    """A polygon a model over speed, quality and stability, each corner with its interval along the spoke.
+
+    For those who expect one. Its area means nothing: it changes with the order of the spokes and with the
+    square of each part. `ax`, where given, has to be polar.
+    """
+    import matplotlib.pyplot as plt
+
+    with style():
+        if fit.status == "refused" or not fit.rows:
+            return refusal(new_axes(ax, width, 2.6), "Ranking", fit.reason)
+        if ax is None:
+            ax = plt.figure(figsize=(width, 5.4), layout="constrained").add_subplot(projection="polar")
+        parts = [part for part, _, _ in _PARTS if part != "total"]
+        ax.set_anchor("NW")  # under the title's left end
+        angles = np.linspace(0, 2 * np.pi, len(parts), endpoint=False) + np.pi / 6  # none points at the title
+        for i, row in enumerate(fit.rows):
+            colour = COLOURS[_INKS[i % 6]]
+            estimates = [getattr(row, part) for part in parts]
+            values = [float(e.value or 0) for e in estimates]
+            aside = (i - (len(fit.rows) - 1) / 2) * 0.05  # radians, so that bars do not hide each other
+            for angle, e in zip(angles, estimates, strict=True):
+                ax.plot([angle + aside] * 2, [float(e.low or 0), float(e.high or 0)], color=colour, lw=1.6)
+            ax.plot([*angles, angles[0]], [*values, values[0]], color=colour, lw=1.6, alpha=0.8)
+            ax.plot(angles + aside, values, _MARKS[i % 6], color=colour, ms=7, label=row.name)
+        ax.set_xticks(angles, parts)
+        ax.set_ylim(0, 1.03)
+        ax.set_yticks([0.25, 0.5, 0.75, 1.0])
+        ax.set_rlabel_position(90)  # type: ignore[attr-defined]  # between two spokes
+        legend_below(ax, 2 if width > 5 else 1)
+        note = f"{fit.probes:,} probes; bars {fit.level:.0%}; read the corners, not the area"
+        corners = "; ".join(
+            f"{r.name}: " + ", ".join(f"{part} {getattr(r, part).text()}" for part in parts) for r in fit.rows
+        )
+        return finish(ax, "Speed, quality and stability", note, f"Radar of each model's parts. {corners}.")
+
+
 def pareto_front(fit: RankingFit, ax: Axes | None = None, *, width: float = 7.2) -> Axes:
     """Quality against median latency with both intervals; the step joins what nobody beats on both."""
     with style():
         ax = new_axes(ax, width, 4.4 if width > 5 else 4.0)
         if fit.status == "refused" or not fit.rows:
             return refusal(ax, "Quality against time", fit.reason)
-        inks, marks = ("main", "second", "third", "fourth", "fifth", "sixth"), ("o", "s", "^", "D", "v", "P")
         rows = sorted(fit.rows, key=lambda r: (float(r.seconds.value or 0), -float(r.quality.value or 0)))
         front: list[tuple[float, float]] = []
         unbeaten = []
@@ -74,11 +112,11 @@ def pareto_front(fit: RankingFit, ax: Axes | None = None, *, width: float = 7.2)
                 unbeaten.append(row.name)
         ax.step([x for x, _ in front], [y for _, y in front], where="post", color="#9a9a9a", lw=1.3, zorder=1)
         for i, row in enumerate(rows):
-            x, y, colour = row.seconds, row.quality, COLOURS[inks[i % 6]]
+            x, y, colour = row.seconds, row.quality, COLOURS[_INKS[i % 6]]
             xv, yv = float(x.value or 0), float(y.value or 0)
             ax.plot([float(x.low or 0), float(x.high or 0)], [yv, yv], color=colour, lw=1.5)
             ax.plot([xv, xv], [float(y.low or 0), float(y.high or 0)], color=colour, lw=1.5)
-            ax.plot([xv], [yv], marks[i % 6], color=colour, ms=9, label=row.name)
+            ax.plot([xv], [yv], _MARKS[i % 6], color=colour, ms=9, label=row.name)
         ax.set_xlim(left=0)
         ax.set_ylim(-0.03, 1.03)
         ax.set_xlabel("median latency (seconds); left is better")

@@ -111,13 +111,15 @@ def headline(arena: Arena) -> None:
     still_missing(arena.study)
 
 
-def ranking(arena: Arena) -> None:
-    """Speed, quality, stability and the total."""
+def ranking(arena: Arena, *, radar: bool = False) -> None:
+    """Speed, quality, stability and the total; as a radar chart besides, where that is wanted."""
     fit = arena.ranking
     if fit.status == "refused":
         finding(fit.sentence(), tone="refused")
         return
     plot(lambda width: plots.ranking_dots(fit, width=width))
+    if radar:
+        plot(lambda width: plots.ranking_radar(fit, width=width))
     best, *rest = fit.rows
     sure = best.first >= 0.95
     finding(
@@ -241,7 +243,8 @@ def method(arena: Arena) -> None:
     markdown(
         "Only probes that every model was asked count. Speed is the fastest model's median latency over a "
         "model's own; quality the mean score, mixed with the share of blind votes where every model has one; "
-        "stability the share of requests that were answered within twice the model's own median time. "
+        "stability the share of requests that were answered within twice the model's own median time for "
+        "prompts of about that length (the nearest power of two). "
         "Intervals of the total resample documents, the same for every model; the votes' own uncertainty "
         "is in the Bradley-Terry intervals and not in the total's. Failures are no answers: they lower "
         "stability and never the score.\n\n"

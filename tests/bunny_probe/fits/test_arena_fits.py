@@ -81,6 +81,7 @@ def frame(score: float, seconds: float, n: int = 60, failed: int = 0) -> pd.Data
         {
             "probe_id": [f"p{i}" for i in range(n)],
             "cluster": [f"d{i % 30}" for i in range(n)],
+            "length_tokens": [1000] * n,
             "score": [float(draw.random() < score) if i >= failed else math.nan for i in range(n)],
             "answered": [i >= failed for i in range(n)],
             "latency_s": [seconds * (1 + draw.random() / 10) for _ in range(n)],
@@ -113,6 +114,19 @@ def test_failures_lower_stability_and_not_quality() -> None:
     assert found["b"].stability.value == pytest.approx(40 / 60)
     assert found["a"].stability.value == 1
     assert found["b"].quality.value == pytest.approx(0.9, abs=0.12)
+
+
+def test_longer_prompts_are_no_want_of_stability() -> None:
+    """A model that takes ten times as long for prompts ten times as long is as stable as at one length."""
+    mixed = frame(0.9, 0.5)
+    long = mixed.index >= 20
+    mixed.loc[long, "length_tokens"] = 10_000
+    mixed.loc[long, "latency_s"] *= 10
+    (found,) = [r for r in Ranking()({"a": mixed, "b": frame(0.9, 0.5)}).rows if r.name == "a"]
+    assert found.stability.value == 1
+    mixed.loc[mixed.index < 5, "latency_s"] *= 3
+    (found,) = [r for r in Ranking()({"a": mixed, "b": frame(0.9, 0.5)}).rows if r.name == "a"]
+    assert found.stability.value == pytest.approx(55 / 60)
 
 
 def test_votes_count_only_where_everybody_has_some() -> None:

@@ -57,6 +57,17 @@ def test_every_rival_is_asked_and_the_better_one_wins(
     assert "nan" not in text
 
 
+def test_a_radar_is_drawn_when_it_is_asked_for(case: arena.Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by default; with it comes one picture more, whose words name every corner and warn of its area."""
+    page = caught(monkeypatch, arena)
+    arena.ranking(case)
+    plain = [text for text in page if "Radar" in text]
+    arena.ranking(case, radar=True)
+    (drawn,) = [text for text in page if "Radar" in text]
+    assert plain == []
+    assert all(f"{name}: speed " in drawn for name in MODELS)
+
+
 def test_votes_are_blind_shuffled_and_kept(case: arena.Arena) -> None:
     """No model name is shown, sides change, a vote is in the run at once and its pair does not come again."""
     import ipywidgets as widgets
