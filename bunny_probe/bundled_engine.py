@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bunny_probe.errors import EndpointUnreachable, MissingExtra
+from bunny_probe.errors import EndpointUnreachable, MissingExtra, UsageError
 
-__all__ = ["BundledEngine", "bundled_engine"]
+__all__ = ["BundledEngine", "bundled_engine", "run_engine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ def bundled_engine(
     Raises MissingExtra when the engine is not installed, EndpointUnreachable when it does not come up; the
     message ends with what the engine said last.
     """
-    if importlib.util.find_spec("bunny_engine") is None or importlib.util.find_spec("torch") is None:
-        raise MissingExtra("torch and the engine's server", "engine", "the bundled engine")
+    _check_installed()
     with tempfile.TemporaryDirectory(prefix="bunny-engine-") as folder:
         ready, log = Path(folder) / "ready.json", Path(folder) / "engine.log"
         command = [sys.executable, "-m", "bunny_engine", "serve", "--port", "0", "--ready-file", str(ready)]
@@ -71,6 +70,27 @@ def bundled_engine(
             yield _wait_until_ready(process, ready, log, start_timeout)
         finally:
             _stop(process)
+
+
+def run_engine(*arguments: str, timeout: float = 1800.0) -> str:
+    """What `bunny-engine ARGUMENTS` prints. Raises MissingExtra, UsageError with what it said last."""
+    _check_installed()
+    command = [sys.executable, "-m", "bunny_engine", *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"bunny-engine {arguments[0]} did not end within {timeout:.0f} s") from None
+    if done.returncode:
+        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise UsageError(f"bunny-engine {arguments[0]}: {' | '.join(said[-4:]) or 'it said nothing'}")
+    return done.stdout
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("bunny_engine") is None or importlib.util.find_spec("torch") is None:
+        raise MissingExtra("torch and the engine's server", "engine", "the bundled engine")
 
 
 def _wait_until_ready(

@@ -30,7 +30,7 @@ def bench_command(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer lengths and turns: a minute or two.")] = False,
     out: Annotated[Path | None, typer.Option("--json", help="Write the figures there, as JSON.")] = None,
     context: Annotated[
-        int | None, typer.Option(min=1024, help="The longest length; the model's if unset.")
+        int | None, typer.Option(min=1024, help="The longest length; 8192 if unset, 4096 with --quick.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",

@@ -1,0 +1,289 @@
+"""The sections of the engine's report: memory policies against recall, entropy, memory and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bunny_probe import fits, plots
+from bunny_probe.fits.contrasts import Contrasts
+from bunny_probe.fits.groups import Groups
+from bunny_probe.fits.proportions import wilson
+from bunny_probe.reports.diagnose import answers as _answers
+from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
+from bunny_probe.reports.engine_costs import block_sizes, costs, locality, long_contexts, refused
+from bunny_probe.reports.engine_policies import Bench, open_bench
+from bunny_probe.reports.position_recall import from_end
+from bunny_probe.reports.wording import crossing_tile, listed, provenance, span, tone_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bunny_probe.fits.contrasts import ContrastsFit
+    from bunny_probe.fits.window import WindowFit
+
+__all__ = [
+    "answers",
+    "block_sizes",
+    "costs",
+    "entropy",
+    "headline",
+    "locality",
+    "long_contexts",
+    "method",
+    "open_bench",
+    "recall",
+    "window",
+]
+
+_WINDOW = "window"
+
+
+def headline(bench: Bench) -> None:
+    """What was asked of whom, and the numbers to remember."""
+    release = f", release {bench.release}" if bench.release else ""
+    name = bench.endpoint
+    markdown(
+        f"# Memory policies of {name}{release}" if not bench.why_not else f"# {name}, asked as it is{release}"
+    )
+    markdown(provenance(bench.frame()))
+    if bench.why_not:
+        finding(
+            f"Recall by distance is all that is shown here: {bench.why_not}. The sections on memory policies, "
+            "entropy under them, bytes, time, block sizes and locality need the bundled engine.",
+            'Set endpoint = "engine".',
+            tone="refused",
+        )
+        return
+    shown: list[Tile] = []
+    fit = _against_full(bench)
+    for row in fit.rows if fit else ():
+        if row.difference is not None:
+            bound = f"95 % interval {span(row.low, row.high, '+.2f')}, n = {row.n} pairs"
+            shown.append(Tile(f"Recall, {row.name}", f"{row.difference:+.2f}", bound))
+    if bench.truth is not None and _WINDOW in bench.studies:
+        found = _window_fit(bench)
+        shown.append(
+            crossing_tile(
+                f"Window estimated; truth {bench.truth.whole_to} to {bench.truth.gone_from}",
+                found.window, found.counts.used, unit="tokens of text behind a fact", why=found.reason,
+            )
+        )  # fmt: skip
+    if bench.costs is not None:
+        cost = _longest(bench.costs, "bsr kv8")
+        if cost is not None:
+            at = f"at {cost['length']:,} tokens, {bench.costs['dtype']}, of full"
+            shown.append(Tile("Bytes, bsr in 8 bits", f"{cost['bytes_of_full']:.2f}", at))
+            shown.append(Tile("Time of a token, bsr in 8 bits", f"{cost['token_of_full']:.1f} ×", at))
+    tiles(shown)
+
+
+def recall(bench: Bench) -> None:
+    """Recall by policy and by where the fact stands."""
+    frame = bench.frame()
+    fit = Groups(by=("policy",))(frame)
+    if fit.status == "refused":
+        finding(fit.sentence(), tone="refused")
+        return
+    if len(bench.studies) > 1:
+        plot(lambda width: plots.group_dots(fit, width=width, title=_lowest(fit)))
+    _by_distance(bench, frame)
+    contrasts = _against_full(bench)
+    if contrasts is None:
+        row = fit.rows[0]
+        finding(
+            f"Recall over all distances: {row.score:.2f} [{row.low:.2f}, {row.high:.2f}], n = {row.n} of "
+            f"{row.asked} asked."
+            if len(fit.rows) == 1 and row.score is not None
+            else fit.sentence()
+        )
+        return
+    if contrasts.status == "refused":
+        finding(contrasts.sentence(), tone="refused")
+        return
+    worse = [row for row in contrasts.rows if row.high is not None and row.high < 0]
+    advice = (
+        f"Shown to cost recall here: {listed(row.name.removesuffix(' minus full') for row in worse)}."
+        if worse
+        else "No policy is shown to cost recall here; the intervals say how much it could be."
+    )
+    finding(contrasts.sentence(), advice, tone="bad" if worse else "plain")
+
+
+def entropy(bench: Bench) -> None:
+    """How unsure the model is under each policy, and how often it says the very same."""
+    import pandas as pd
+
+    if bench.why_not:
+        refused(bench)
+        return
+    rows = []
+    whole = bench.whole.frame.set_index("probe_id")["text"]
+    for name, study in bench.studies.items():
+        fit = fits.Entropy(by="depth")(from_end(study))
+        pairs = (
+            study.frame.set_index("probe_id")["text"].to_frame("mine").join(whole.rename("full"), how="inner")
+        )
+        pairs = pairs.dropna()
+        same = int((pairs["mine"] == pairs["full"]).sum())
+        low, high = wilson(float(same), float(len(pairs))) if len(pairs) else (None, None)
+        first = name == next(iter(bench.studies))
+        rows.append(
+            {
+                "policy": name,
+                "entropy, nats": "—" if fit.status == "refused" or fit.low.value is None else fit.low.text(),
+                "answers": fit.counts.used,
+                "same text as full": "—" if first or low is None or high is None
+                else f"{same} of {len(pairs)} [{float(low):.2f}, {float(high):.2f}]",
+            }
+        )  # fmt: skip
+    table(
+        pd.DataFrame(rows),
+        "Mean token entropy (lower bound, from the tokens that were reported) and identical answers",
+        text_columns=["policy", "entropy, nats", "same text as full"],
+    )
+    sealed = [row for row in rows if str(row["policy"]).startswith("bsr")]
+    finding(
+        "Greedy answers that are letter for letter those of full: "
+        + "; ".join(f"{row['policy']} {row['same text as full']}" for row in sealed)
+        + ". A policy that changes the text without losing recall still moves the numbers behind it.",
+        tone="plain",
+    ) if sealed else finding("No bsr policy was asked.", tone="refused")
+
+
+def window(bench: Bench) -> None:
+    """The instrument against a window that is known: the estimate beside the truth."""
+    if bench.why_not:
+        found = fits.Window(axis="from_end")(from_end(bench.whole))
+        finding(f"{found.sentence()} Nothing is known here to hold it against.", tone="unsure")
+        return
+    if bench.truth is None or _WINDOW not in bench.studies:
+        finding("No window policy was asked, or the suite has no facts at stated distances.", tone="refused")
+        return
+    truth, frame = bench.truth, _inside(bench)
+    decay, found = fits.Decay(axis="from_end")(frame), _window_fit(bench)
+    if decay.status != "refused":
+        plot(lambda width: plots.decay_curve(decay, window=found, width=width))
+    said = (
+        f"The truth: of a prompt of {truth.length} tokens the last token sees the newest {truth.visible}, in "
+        f"blocks of {truth.block}. A fact with up to {truth.whole_to} tokens of text behind it is seen whole, "
+        f"one with more than {truth.gone_from} not at all"
+    )
+    crossing = found.window
+    if found.status == "refused" or crossing is None:
+        finding(f"{said}. {found.sentence()}", "Ask more documents.", tone="refused")
+        return
+    low = crossing.low if crossing.low is not None else 0.0
+    high = crossing.high if crossing.high is not None else float("inf")
+    meets = low <= truth.gone_from and high >= truth.whole_to
+    finding(
+        f"{said}. The estimate: {crossing.text()}, from {found.counts.used} answers; its interval "
+        f"{'meets' if meets else 'misses'} the truth.",
+        ""
+        if meets
+        else "What lies behind the window can still reach the answer through tokens that saw it; and a model "
+        "that finds little at any distance shows no edge.",
+        tone="plain" if meets and tone_of(found.status) == "plain" else "unsure",
+    )
+
+
+def answers(bench: Bench) -> None:
+    """The answers themselves, under the first policy."""
+    _answers(bench.whole)
+
+
+def method(bench: Bench) -> None:
+    """How the numbers were made."""
+    study = bench.whole
+    machine = ""
+    if bench.costs is not None:
+        found = bench.costs
+        command = f"bunny-engine bench{' --quick' if found['quick'] else ''}"
+        machine = (
+            f"Bytes and times: `{command}` on {found['machine']}, {found['threads']} threads, {found['dtype']}"
+            f", {found['when']}; times are medians, the policies taking turns, and carry no interval: "
+            "read factors, not percents. "
+        )
+    count = sum(len(each.frame) for each in bench.studies.values())
+    if bench.why_not:
+        markdown(
+            "One endpoint was asked for single facts at stated distances from the end of its prompts, "
+            f"greedily. Recall has Wilson intervals on the effective number of answers.\n\nRun file: "
+            f"`{study.run_path.name}`, {count:,} observations."
+        )
+        return
+    markdown(
+        "Each policy is a server of its own on the same weights, asked the same probes greedily; differences "
+        "are paired by document, with p-values corrected over the policies (Holm). Recall has Wilson intervals "
+        "on the effective number of answers. The window is fitted to facts at stated distances, as for any "
+        "endpoint: the fit knows nothing of blocks. The truth is reckoned from block size, prompt length and "
+        f"the places of the facts, as the server's own tokenizer counts them. {machine}\n\n"
+        f"Run file: `{study.run_path.name}`, {count:,} observations."
+    )
+
+
+# ── parts ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _against_full(bench: Bench) -> ContrastsFit | None:
+    """Each policy minus the control, paired by probe; None where there is nothing to pair."""
+    names = list(bench.studies)
+    if len(names) < 2 or names[0] != "full":
+        return None
+    pairs = tuple((f"{name} minus full", "full", name) for name in names[1:])
+    return Contrasts(pairs, column="policy", match=("cluster", "variant", "task"))(bench.frame())
+
+
+def _lowest(fit: Any) -> str:
+    rows = [row for row in fit.rows if row.score is not None]
+    low = min(rows, key=lambda row: float(row.score or 0))
+    return f"Lowest recall: {low.names[0]}, {low.score:.2f}"
+
+
+def _by_distance(bench: Bench, frame: pd.DataFrame) -> None:
+    import pandas as pd
+
+    placed = frame[frame["task"] == "from_end"]
+    if placed.empty:
+        return
+    distance = placed["variant"].str.extract(r"^(\d+)")[0].astype("Int64")
+    rows = []
+    for value in sorted(distance.dropna().unique()):
+        row: dict[str, Any] = {"tokens behind the fact": int(value)}
+        if bench.truth is not None:
+            row["for window"] = _seen(bench, int(value))
+        for name in bench.studies:
+            part = placed[(distance == value) & (placed["policy"] == name)]
+            scored = part["score"].dropna()
+            row[name] = f"{scored.sum():.0f} of {len(scored)}" + (
+                f" ({len(part) - len(scored)} unanswered)" if len(part) > len(scored) else ""
+            )
+        rows.append(row)
+    table(pd.DataFrame(rows), "Facts found, by distance from the end")
+
+
+def _seen(bench: Bench, distance: int) -> str:
+    truth = bench.truth
+    assert truth is not None
+    if distance <= truth.whole_to:
+        return "seen"
+    if distance >= truth.first_block:
+        return "seen, first block"
+    return "forgotten" if distance > truth.gone_from else "at the edge"
+
+
+def _inside(bench: Bench) -> pd.DataFrame:
+    """The window policy's answers, without facts in the first block, which it never forgets."""
+    frame = from_end(bench.studies[_WINDOW])
+    assert bench.truth is not None
+    behind = (1 - frame["depth"].astype("float64")) * bench.truth.length
+    return frame[behind < bench.truth.first_block]
+
+
+def _window_fit(bench: Bench) -> WindowFit:
+    return fits.Window(axis="from_end", fraction=0.5)(_inside(bench))
+
+
+def _longest(costs: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    rows = [row for row in costs["forms"] if row["name"] == name]
+    return max(rows, key=lambda row: int(row["length"])) if rows else None
