@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bunny_probe import fits, plots
 from bunny_probe.reports.beside import beside
-from bunny_probe.reports.diagnose import answers, outcomes
+from bunny_probe.reports.common import answers, outcomes
 from bunny_probe.reports.display import finding, markdown, plot, table, tiles
 from bunny_probe.reports.wording import estimate_tile, opening, still_missing, tone_of
 

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bunny_probe import fits, plots
-from bunny_probe.reports.diagnose import answers, length_check, outcomes
+from bunny_probe.reports.common import answers, length_check, outcomes
 from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
-from bunny_probe.reports.wording import crossing_tile, estimate_tile, opening, span, still_missing, tone_of
+from bunny_probe.reports.wording import (
+    crossing_tile,
+    curves_table,
+    estimate_tile,
+    opening,
+    span,
+    still_missing,
+    tone_of,
+    window_advice,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +84,7 @@ def course(study: Study) -> None:
     spread = _by_length(graded, ("score",), (0.1, 0.25, 0.5, 0.75, 0.9))
     plot(lambda width: plots.length_panels(decay, items, times, spread, window=window, width=width))
     finding(decay.sentence(), tone=tone_of(decay.status))
-    finding(window.sentence(), _window_advice(window), tone=tone_of(window.status))
+    finding(window.sentence(), window_advice(window), tone=tone_of(window.status))
     if decay.knee is not None:
         finding(
             f"If the score holds and then falls, it begins to fall at {decay.knee.text()} "
@@ -98,11 +107,8 @@ def curves(study: Study) -> None:
     if not decay.models:
         finding(decay.sentence(), tone="refused")
         return
-    shown = decay.table()[["model", "parameters", "aicc", "delta", "weight"]].copy()
-    shown["parameters"] = shown["parameters"].map(_in_words)
-    shown["weight"] = shown["weight"].map(lambda weight: "below 0.001" if weight < 0.001 else f"{weight:.3f}")
     table(
-        shown.rename(columns={"model": "curve", "aicc": "AICc", "delta": "above best"}),
+        curves_table(decay),
         f"Curves tried, best first: n = {decay.counts.used:,} answers, {decay.counts.clusters:,} documents",
         text_columns=["curve", "parameters"],
     )
@@ -220,7 +226,7 @@ def next_length(study: Study) -> None:
     frame = _single(study.family("length"))
     window = fits.Window()(frame)
     plan = fits.PlanForShare(half_width=0.05)()
-    advice = _window_advice(window) or "Ask at lengths on both sides of the window."
+    advice = window_advice(window) or "Ask at lengths on both sides of the window."
     finding(
         f"{window.sentence()} To know a share to within 5 points at one length takes {_lower(plan.sentence())}",
         advice,
@@ -286,24 +292,6 @@ def _latency_tile(frame: pd.DataFrame, length: float) -> Tile:
         return Tile(name, "not estimable", fit.reason)
     p = fit.percentiles[0]
     return Tile(name, f"{p.value:.2f} s", f"{fit.level:.0%} interval {span(p.low, p.high)} s, n = {p.n:,}")
-
-
-def _window_advice(window: fits.WindowFit) -> str:
-    if window.window is None:
-        return "Ask more probes at the shortest lengths: without a base there is nothing to fall from."
-    if window.window.censored:
-        return f"Probe beyond {window.window.probed_to:,.0f} tokens to find where it ends."
-    safe = window.window.low
-    return "" if safe is None else f"Keep what matters within {safe:,.0f} tokens, the interval's lower end."
-
-
-def _in_words(values: dict[str, float]) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ')} {value:,.0f}"
-        if abs(value) >= 100
-        else f"{name.replace('_', ' ')} {value:.3g}"
-        for name, value in values.items()
-    )
 
 
 def _bounded(p: fits.Percentile, scale: float = 1.0, digits: int = 2) -> str:

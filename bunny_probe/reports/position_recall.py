@@ -8,7 +8,7 @@ import numpy as np
 
 from bunny_probe import fits, plots
 from bunny_probe.fits.groups import Groups
-from bunny_probe.reports.diagnose import answers, length_check, outcomes
+from bunny_probe.reports.common import answers, length_check, outcomes
 from bunny_probe.reports.display import finding, markdown, plot, table, tiles
 from bunny_probe.reports.wording import crossing_tile, estimate_tile, opening, still_missing, tone_of
 

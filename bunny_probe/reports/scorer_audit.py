@@ -9,7 +9,7 @@ from bunny_probe import fits, plots
 from bunny_probe.fits.groups import Groups, GroupsFit
 from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
 from bunny_probe.reports.scored_anew import EDITED, OWN, Audited, audit
-from bunny_probe.reports.wording import listed, opening, span, still_missing, tone_of
+from bunny_probe.reports.wording import clip, listed, opening, span, still_missing, tone_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,8 +221,8 @@ def disagreements(audited: Audited, count: int = 10) -> None:
     about = audited.scores.drop_duplicates(keys).set_index(keys)
     shown = wide.loc[gap.index].reset_index()
     shown.insert(0, "task", [str(about.loc[key, "task"]) for key in gap.index])
-    shown.insert(1, "wanted", [_clip(about.loc[key, "reference"]) for key in gap.index])
-    shown.insert(2, "said", [_clip(key[2]) for key in gap.index])
+    shown.insert(1, "wanted", [clip(about.loc[key, "reference"]) for key in gap.index])
+    shown.insert(2, "said", [clip(key[2]) for key in gap.index])
     table(
         shown.drop(columns=keys),
         "Answers on which the scorers differ most",
@@ -262,8 +262,3 @@ def _dots(fit: GroupsFit, title: str, width: float) -> Axes:
 
 def _or(value: float | None) -> str:
     return "…" if value is None else f"{value:.2f}"
-
-
-def _clip(text: object, limit: int = 100) -> str:
-    flat = " ".join(str(text).split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -9,9 +9,9 @@ import numpy as np
 from bunny_probe import fits, plots
 from bunny_probe.fits.contrasts import Contrasts, ContrastsFit
 from bunny_probe.fits.groups import GroupRow, Groups
-from bunny_probe.reports.diagnose import answers, outcomes
+from bunny_probe.reports.common import answers, outcomes
 from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
-from bunny_probe.reports.wording import listed, opening, still_missing, tone_of
+from bunny_probe.reports.wording import clip, listed, opening, still_missing, tone_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,7 @@ def formats(study: Study) -> None:
     if len(failed):
         shown = failed.groupby(kinds[failed.index], sort=True).head(2)[["variant", "reason", "text"]]
         table(
-            shown.assign(text=shown["text"].map(_clip), reason=shown["reason"].map(_clip)),
+            shown.assign(text=shown["text"].map(clip), reason=shown["reason"].map(clip)),
             "Instructions that were not followed, two of each kind",
             text_columns=["variant", "reason", "text"],
         )
@@ -361,8 +361,3 @@ def _order_tile(fit: ContrastsFit) -> Tile:
     return Tile(
         name, f"{row.difference:+.2f}", f"95% interval {row.low:+.2f} to {row.high:+.2f}, n = {row.n} pairs"
     )
-
-
-def _clip(text: object, limit: int = 110) -> str:
-    flat = " ".join(str(text).split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

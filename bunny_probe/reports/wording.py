@@ -10,12 +10,14 @@ from bunny_probe.reports.display import Tile, finding, markdown
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bunny_probe.fits import Crossing, Estimate
+    from bunny_probe.fits import Crossing, DecayFit, Estimate, WindowFit
     from bunny_probe.reports.study import Study
 
 __all__ = [
     "Tone",
+    "clip",
     "crossing_tile",
+    "curves_table",
     "estimate_tile",
     "listed",
     "opening",
@@ -23,6 +25,7 @@ __all__ = [
     "span",
     "still_missing",
     "tone_of",
+    "window_advice",
 ]
 
 Tone = Literal["plain", "unsure", "refused", "bad"]
@@ -104,3 +107,38 @@ def listed(names: Iterable[str], most: int = 6) -> str:
     if len(items) > most:
         return f"{', '.join(items[:most])} and {len(items) - most} others"
     return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
+
+
+def clip(text: object, limit: int = 110) -> str:
+    """An answer on one line, cut at `limit` characters; nothing where there is no text."""
+    flat = " ".join(text.split()) if isinstance(text, str) else ""
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def curves_table(decay: DecayFit) -> pd.DataFrame:
+    """The curves that were tried, best first: parameters in words, AICc and its distance from the best, weight."""
+    shown = decay.table()[["model", "parameters", "aicc", "delta", "weight"]].copy()
+    shown["parameters"] = shown["parameters"].map(
+        lambda values: ", ".join(
+            f"{name.replace('_', ' ')} " + (f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}")
+            for name, value in values.items()
+        )
+    )
+    shown["weight"] = shown["weight"].map(lambda weight: "below 0.001" if weight < 0.001 else f"{weight:.3f}")
+    return shown.rename(columns={"model": "curve", "aicc": "AICc", "delta": "above best"})
+
+
+def window_advice(fit: WindowFit) -> str:
+    """What to do with an effective window, as far as it is known."""
+    window = fit.window
+    if window is None:
+        return "Ask more probes at the shortest lengths: without a base there is nothing to fall from."
+    if window.low is not None and window.low <= 1.01 * window.probed_from:
+        return "So few answers bound it on neither side: ask more documents at each length."
+    if window.censored:
+        return f"Probe beyond {window.probed_to:,.0f} tokens to find where it ends."
+    return (
+        ""
+        if window.low is None
+        else f"Keep what matters within {window.low:,.0f} tokens, the interval's lower end."
+    )
