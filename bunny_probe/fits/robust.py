@@ -29,34 +29,27 @@ def least_squares_curve(
     x: Floats,
     y: Floats,
     *,
-    weight: Floats | None = None,
     loss: Loss = "soft_l1",
     scale: float = 0.1,
     starts: int = 4,
     start: Floats | None = None,
 ) -> tuple[Floats, float]:
-    """(θ, cost) of the curve that minimises Σ w·ρ((y - p)²/scale²)·scale²/2 (scipy's trust-region solver,
+    """(θ, cost) of the curve that minimises Σ ρ((y - p)²/scale²)·scale²/2 (scipy's trust-region solver,
     analytic derivative), from the best `starts` of the curve's net, or from `start` alone.
     """  # fmt: skip
     from scipy.optimize import least_squares
 
     z, t = axis.z(x), axis.t(x)
-    root = np.ones(x.size) if weight is None else np.sqrt(weight)
     low, high = curve.box(axis)
-    if start is None:
-        net = curve.starts(axis)
-        error = (((curve.evaluate(net, z, t)[0] - y) * root) ** 2).sum(axis=-1)
-        candidates = net[np.argsort(error)[:starts]]
-    else:
-        candidates = start[None, :]
+    candidates = _starts(curve, axis, x, y, starts) if start is None else start[None, :]
     best: tuple[Floats, float] | None = None
     inside = 1e-9 * (high - low)
 
     def residual(theta: Floats) -> Floats:
-        return np.asarray((curve.evaluate(theta, z, t)[0] - y) * root)
+        return np.asarray(curve.evaluate(theta, z, t)[0] - y)
 
     def slope(theta: Floats) -> Floats:
-        return np.asarray(curve.evaluate(theta, z, t)[1] * root[:, None])
+        return np.asarray(curve.evaluate(theta, z, t)[1])
 
     for theta in candidates:
         found: Any = least_squares(
@@ -130,31 +123,24 @@ class RobustDecay:
             return RobustDecayFit(
                 "refused", str(error), None, {}, 0.0, (), False, refused_counts(error), self.level
             )
-        # rows of one document, length and score act as one with a weight
-        key, code, n = np.unique(
-            np.stack([sample.cluster.astype(float), x, sample.score], axis=1),
-            axis=0, return_inverse=True, return_counts=True,
-        )  # fmt: skip
-        del code
-        document, length, score = key[:, 0].astype(np.int64), key[:, 1], key[:, 2]
-        weight = n.astype(float)
+        score = sample.score
         axis = Axis(float(lengths[0]), float(lengths[-1]))
-        scale = _scale(length, score)
-        chosen, theta = self._choose(axis, length, score, weight, scale, lengths.size)
+        scale = _scale(x, score)
+        chosen, theta = self._choose(axis, x, score, scale, lengths.size)
         drawn = np.geomspace(axis.low, axis.high, self.points)
         value = chosen.evaluate(theta, axis.z(drawn), axis.t(drawn))[0]
         rng = np.random.default_rng(self.seed)
-        documents, home = np.unique(document, return_inverse=True)
-        draws = []
-        for _ in range(self.resamples):
-            times = np.bincount(rng.integers(0, documents.size, documents.size), minlength=documents.size)
-            w = np.asarray(weight * times[home], dtype=np.float64)
-            use = w > 0
-            again, _ = least_squares_curve(
-                chosen, axis, length[use], score[use], weight=w[use], loss=self.loss, scale=scale, start=theta
+        documents, home = np.unique(sample.cluster, return_inverse=True)
+        block = max(1, int(4e6 / score.size))
+        again = []
+        for done in range(0, self.resamples, block):
+            times = rng.multinomial(
+                documents.size, np.full(documents.size, 1 / documents.size), min(block, self.resamples - done)
             )
-            draws.append(chosen.evaluate(again, axis.z(drawn), axis.t(drawn))[0])
-        low, high = np.quantile(np.array(draws), [(1 - self.level) / 2, (1 + self.level) / 2], axis=0)
+            weight = np.asarray(times[:, home], dtype=np.float64)
+            again.append(_refit(chosen, axis, x, score, weight, theta, self.loss, scale)[0])
+        draws = chosen.evaluate(np.concatenate(again), axis.z(drawn), axis.t(drawn))[0]
+        low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2], axis=0)
         means = np.array([sample.score[x == v].mean() for v in lengths])
         at = np.log(lengths)
         below, above = (np.interp(at, np.log(drawn), side) for side in (low, high))
@@ -173,20 +159,87 @@ class RobustDecay:
             level=self.level,
         )
 
-    def _choose(
-        self, axis: Axis, x: Floats, y: Floats, weight: Floats, scale: float, positions: int
-    ) -> tuple[Curve, Floats]:
+    def _choose(self, axis: Axis, x: Floats, y: Floats, scale: float, positions: int) -> tuple[Curve, Floats]:
         names = [self.model] if self.model else [n for n, c in CURVES.items() if c.size < positions]
-        size = float(weight.sum())
         best: tuple[float, Curve, Floats] | None = None
         for name in names or ["constant"]:
             curve = CURVES[name]
-            theta, cost = least_squares_curve(curve, axis, x, y, weight=weight, loss=self.loss, scale=scale)
-            criterion = size * np.log(max(2 * cost / size, 1e-12)) + 2 * (curve.size + 1)
+            start = _starts(curve, axis, x, y, 4)
+            theta, cost = _refit(curve, axis, x, y, np.ones((len(start), y.size)), start, self.loss, scale)
+            lowest = float(cost.min())
+            criterion = y.size * np.log(max(2 * lowest / y.size, 1e-12)) + 2 * (curve.size + 1)
             if best is None or criterion < best[0]:
-                best = criterion, curve, theta
+                best = criterion, curve, theta[cost.argmin()]
         assert best is not None
-        return best[1], best[2]
+        _, curve, start_at = best
+        return curve, least_squares_curve(curve, axis, x, y, loss=self.loss, scale=scale, start=start_at)[0]
+
+
+def _starts(curve: Curve, axis: Axis, x: Floats, y: Floats, count: int) -> Floats:
+    """The points of the curve's net with the smallest squares, (count, P)."""
+    at, code, n = np.unique(x, return_inverse=True, return_counts=True)
+    mean = np.bincount(code, weights=y) / n
+    net = curve.starts(axis)
+    error = ((curve.evaluate(net, axis.z(at), axis.t(at))[0] - mean) ** 2 * n).sum(axis=-1)
+    return np.asarray(net[np.argsort(error)[:count]])
+
+
+def _refit(
+    curve: Curve, axis: Axis, x: Floats, y: Floats, weight: Floats, theta: Floats, loss: Loss, scale: float
+) -> tuple[Floats, Floats]:
+    """(θ, cost) for each row of `weight` (r, n), from `theta` (P,) or a start each (r, P).
+
+    Gauss and Newton's steps with Levenberg's damping on the reweighted squares, for all resamples at once: the
+    minimum that `least_squares_curve` finds one by one.
+    """
+    order = np.argsort(x, kind="stable")
+    at, start = np.unique(x[order], return_index=True)
+    y, weight = y[order], weight[:, order]
+    code = np.repeat(np.arange(at.size), np.diff([*start, x.size]))
+    z, t = axis.z(at), axis.t(at)
+    low, high = curve.box(axis)
+    eye = np.eye(curve.size)
+
+    def parts(theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Cost, derivative, and by position the sums of weights and of weighted residuals."""
+        p, jac = curve.evaluate(theta, z, t)
+        residual = y - p[:, code]
+        size = (residual / scale) ** 2
+        if loss == "soft_l1":
+            cost, factor = 2 * (np.sqrt(1 + size) - 1), 1 / np.sqrt(1 + size)
+        elif loss == "huber":
+            root = np.sqrt(np.maximum(size, 1.0))
+            cost, factor = np.where(size > 1, 2 * root - 1, size), 1 / root
+        else:
+            cost, factor = size, np.ones(size.shape)
+        factor = factor * weight
+        sums = np.add.reduceat(factor, start, axis=1), np.add.reduceat(factor * residual, start, axis=1)
+        return (cost * weight).sum(axis=1), jac, *sums
+
+    theta = np.broadcast_to(theta, (len(weight), curve.size))
+    cost, jac, total, pull = parts(theta)
+    damping = np.full(len(weight), 1e-3)
+    for _ in range(60):
+        turned = jac.swapaxes(-1, -2)
+        gradient = (turned @ pull[..., None])[..., 0]
+        held = ((theta <= low) & (gradient < 0)) | ((theta >= high) & (gradient > 0))
+        gradient = np.where(held, 0.0, gradient)
+        normal = (turned * total[:, None, :]) @ jac
+        scaling = np.diagonal(normal, axis1=-2, axis2=-1)
+        ridge = damping[:, None] * np.maximum(scaling, 1e-9 * scaling.max(axis=-1, keepdims=True) + 1e-12)
+        step = np.linalg.solve(normal + ridge[:, None, :] * eye, gradient[..., None])[..., 0]
+        proposal = np.clip(theta + np.clip(np.where(held, 0.0, step), -2, 2), low, high)
+        new = parts(proposal)
+        better = new[0] <= cost
+        theta = np.where(better[:, None], proposal, theta)
+        gained = np.where(better, cost - new[0], 0.0)
+        cost = np.where(better, new[0], cost)
+        jac = np.where(better[:, None, None], new[1], jac)
+        total, pull = (np.where(better[:, None], a, b) for a, b in ((new[2], total), (new[3], pull)))
+        damping = np.clip(np.where(better, damping * 0.3, damping * 8.0), 1e-9, 1e8)
+        if np.all((better & (gained <= 1e-7 * cost)) | (damping >= 1e7)):
+            break
+    return theta, 0.5 * scale**2 * cost
 
 
 def _scale(x: Floats, y: Floats) -> float:

@@ -14,7 +14,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 from bunny_probe import fits
 from bunny_probe.fits.compare import adjusted
 from bunny_probe.fits.entropy_bounds import token_entropy_bounds
-from bunny_probe.fits.means import cluster_slope
+from bunny_probe.fits.means import cluster_mean, cluster_slope
 from bunny_probe.fits.paired import paired_difference
 from bunny_probe.fits.proportions import mover_difference, quantile_ranks, wilson
 
@@ -33,6 +33,19 @@ def test_the_slope_is_the_certified_one():
     found = cluster_slope(x, y, np.arange(x.size), 0.95)
     assert found is not None
     assert found[0] == pytest.approx(NORRIS_SLOPE, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "digits"), [("NumAcc3", 1_000_000.2, 9), ("NumAcc4", 10_000_000.2, 8)]
+)
+def test_means_and_their_errors_are_the_certified_ones(name, base, digits):
+    """NIST StRD, univariate, NumAcc3 and 4: base, then ±0.1 in turn; certified mean, deviation 0.1."""
+    value = np.concatenate([[base], np.tile([base - 0.1, base + 0.1], 500)])
+    mean, low, high, documents = cluster_mean(value, np.arange(value.size), 0.95)
+    assert documents == 1001
+    assert mean == pytest.approx(base, rel=1e-14)
+    half = stats.t.ppf(0.975, 1000) * 0.1 / np.sqrt(1001)
+    assert (high - low) / 2 == pytest.approx(half, rel=10.0 ** (1 - digits))
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 7), (3, 7), (7, 7), (83, 100), (1, 1000)])
