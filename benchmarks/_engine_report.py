@@ -47,7 +47,13 @@ def report(
 
 
 def write_page(
-    page: Path, name: str, rows: Sequence[dict[str, Any]], bars: Sequence[dict[str, Any]], facts: dict[str, Any]
+    page: Path,
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    bars: Sequence[dict[str, Any]],
+    facts: dict[str, Any],
+    *,
+    measured: bool = True,
 ) -> None:
     """Put the table and its bars between this benchmark's markers in a Markdown page, with machine and date."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
@@ -55,10 +61,12 @@ def write_page(
     if begin not in text or end not in text:
         sys.exit(f"{page} has no lines {begin} and {end}")
     said = ", ".join(f"{fact} {value}" for fact, value in facts.items())
-    lines = [f"Measured {date.today().isoformat()} on {machine()}: {said}.", ""]
+    done = "Measured" if measured else "Not measured"
+    lines = [f"{done}, {date.today().isoformat()}, {machine()}; {said}.", ""]
     lines += ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
     lines += ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows]
-    lines += ["", "| claim | measured | limit | |", "|---|---|---|---|"]
+    if bars:
+        lines += ["", "| claim | measured | limit | |", "|---|---|---|---|"]
     for each in bars:
         mark = "holds" if each["holds"] else "**does not hold**"
         lines.append(

@@ -35,7 +35,6 @@ POLICIES = {
     "bsr, K and V, 3 bits": Policy(name="bsr", form="kv", bits=3),
     "bsr, X, 16 bits": Policy(name="bsr", form="x", bits=16),
     "bsr, X, 8 bits": Policy(name="bsr", form="x", bits=8),
-    "top-blocks, 2": Policy(name="top-blocks", most=2),
     "top-blocks, 1": Policy(name="top-blocks", most=1),
     "window": Policy(name="window"),
 }
@@ -124,7 +123,7 @@ def main() -> None:
     options = parser.parse_args()
     as_served()
     count, tokens = (1, 2304) if options.quick else (3, options.tokens)
-    prompt, answer = (2304, 8) if options.quick else (6000, 48)
+    prompt, answer = (2304, 8) if options.quick else (6000, 24)
     model, _ = open_model(resolve())
     model.prepare()
     texts = passages(count, tokens)

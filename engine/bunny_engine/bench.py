@@ -64,7 +64,7 @@ def measure(
     longest = min(options.context or size.lengths[-1], model.config.context)
     if longest < 1024:
         raise OptionError(f"--context {longest}: a bench needs at least 1,024 tokens")
-    lengths = sorted({min(length, longest) for length in size.lengths})
+    lengths = sorted({longest, *(length for length in size.lengths if length < longest)})
     every = every_form(512)
     forms = [
         row for length in lengths for row in costs(model, every, length, steps=size.steps, progress=progress)

@@ -115,7 +115,13 @@ class _Spans:
         return (k, v, *self._inputs.tokens(0, count).tensors)
 
 
-def synthetic(like: ModelConfig, context: int, layers: int = 2, dtype: torch.dtype = torch.float32) -> Model:
+def synthetic(
+    like: ModelConfig,
+    context: int,
+    layers: int = 2,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
+) -> Model:
     """A random model of `like`'s shape, with few layers, for contexts beyond what `like` was trained for."""
     values = {**like.to_json(), "architecture": "llama", "layers": layers, "context": context, "vocab": 256}
     config = ModelConfig(**values)
@@ -129,7 +135,7 @@ def synthetic(like: ModelConfig, context: int, layers: int = 2, dtype: torch.dty
     tensors["inv_freq"] = 1.0 / config.rope_base ** (
         torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     )
-    return Model(config, tensors)
+    return Model(config, {name: tensor.to(device or "cpu") for name, tensor in tensors.items()})
 
 
 def row_name(policy: Policy, config: ModelConfig) -> str:

@@ -77,15 +77,14 @@ def attend_dense(
 @triton.jit
 def _codes(plane, line, column, HALF: tl.constexpr, BITS: tl.constexpr):
     """Both halves of the channels of some tokens' codes, as float32. `plane`: an address."""
-    if BITS == 16:
-        at = plane.to(tl.pointer_type(tl.float16)) + line[:, None] * (2 * HALF) + column[None, :]
-        return tl.load(at).to(tl.float32), tl.load(at + HALF).to(tl.float32)
-    codes = plane.to(tl.pointer_type(tl.uint8))
-    if BITS == 8:
-        at = codes + line[:, None] * (2 * HALF) + column[None, :]
-        return tl.load(at).to(tl.float32), tl.load(at + HALF).to(tl.float32)
-    both = tl.load(codes + line[:, None] * HALF + column[None, :])
-    return (both & 15).to(tl.float32), (both >> 4).to(tl.float32)
+    if BITS == 4:  # a byte holds channel i in its lower half, channel i + HALF in its upper one
+        both = tl.load(plane.to(tl.pointer_type(tl.uint8)) + line[:, None] * HALF + column[None, :])
+        first, second = (both & 15).to(tl.float32), (both >> 4).to(tl.float32)
+    else:
+        kind: tl.constexpr = tl.float16 if BITS == 16 else tl.uint8
+        at = plane.to(tl.pointer_type(kind)) + line[:, None] * (2 * HALF) + column[None, :]
+        first, second = tl.load(at).to(tl.float32), tl.load(at + HALF).to(tl.float32)
+    return first, second
 
 
 @triton.jit

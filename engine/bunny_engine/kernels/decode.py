@@ -19,7 +19,7 @@ from bunny_engine.memory import Memory, Seat
 from bunny_engine.model import Model
 from bunny_engine.policies import Policy
 
-__all__ = ["BUCKETS", "Decoder", "attach"]
+__all__ = ["BUCKETS", "Decoder", "attach", "shape_of"]
 
 BUCKETS = (1, 2, 4, 8, 16, 32)
 _PLAIN = ("llama", "qwen2", "qwen3")  # every layer sees the whole context, turned by the same angles
@@ -58,14 +58,18 @@ def attach(model: Model, policy: Policy, context: int) -> None:
     """Let the model's decode run through the kernels, for sequences of up to `context` tokens."""
     if model.config.architecture not in _PLAIN:
         return
+    model.decoder = Decoder(model, shape_of(policy, context, 1), context)
+    model.tile = Decoder.most
+
+
+def shape_of(policy: Policy, context: int, sequences: int) -> BatchShape:
+    """Tables for so many sequences of up to `context` tokens under this policy."""
     dense, blocks = context + 1, 0
     if policy.name != "full":
         dense = (1 + policy.resident) * policy.block + 1
         blocks = max(0, -(-context // policy.block) - 1 - policy.resident) if policy.seals else 0
     bits = policy.bits if policy.seals else 16
-    shape = BatchShape(sequences=1, dense=dense, blocks=blocks, block=policy.block, bits=bits)
-    model.decoder = Decoder(model, shape, context)
-    model.tile = Decoder.most
+    return BatchShape(sequences=sequences, dense=dense, blocks=blocks, block=policy.block, bits=bits)
 
 
 class _Step:
