@@ -116,7 +116,7 @@ def clip(text: object, limit: int = 110) -> str:
 
 
 def curves_table(decay: DecayFit) -> pd.DataFrame:
-    """The curves that were tried, best first: parameters in words, AICc and its distance from the best, weight."""
+    """The curves that were tried, best first: parameters in words, AICc, distance from the best, weight."""
     shown = decay.table()[["model", "parameters", "aicc", "delta", "weight"]].copy()
     shown["parameters"] = shown["parameters"].map(
         lambda values: ", ".join(
