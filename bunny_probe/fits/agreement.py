@@ -89,7 +89,7 @@ class AgreementFit(Result):
 class Agreement:
     """Self-consistency, temperature resilience and repetition-penalty sensitivity.
 
-    Self-consistency is the share of pairs of repeats (same probe, same decoding) with the same answer:
+    Self-consistency is the share of pairs of repeats (same probe, same decoding but for its seed) that agree:
     `key` is "text" (spacing and case aside) or "label". Settings are compared with the lowest value of the
     same probes, all other decoding being equal in a designed campaign; documents are the unit throughout.
     """
@@ -101,9 +101,9 @@ class Agreement:
     def __call__(self, frame: pd.DataFrame) -> AgreementFit:
         """`frame`: columns probe_id, decoding_id, repeat, text, score, temperature, repetition_penalty …"""
         try:
-            sample = take(frame)
-            if not sample.has("probe_id"):
+            if "probe_id" not in frame.columns:
                 raise FitRefused("the frame has no column 'probe_id'")
+            sample = take(frame[frame["probe_id"].notna()])
             overall, by_length = self._consistency(sample)
             heat = self._setting(sample, "temperature", 0.0)
             penalty = self._setting(sample, "repetition_penalty", 1.0)
@@ -124,9 +124,7 @@ class Agreement:
         frame = sample.whole.iloc[sample.rows]
         if self.key not in frame.columns:
             raise FitRefused(f"the frame has no column {self.key!r}")
-        group = frame["probe_id"].astype(str)
-        if "decoding_id" in frame.columns:
-            group = group + "/" + frame["decoding_id"].fillna("").astype(str)
+        group = frame["probe_id"].astype(str) + "/" + _decoding(frame)
         code, _ = pd.factorize(group.to_numpy(dtype=object))
         answer = frame[self.key].fillna("").astype(str)
         if self.key == "text":
@@ -202,6 +200,23 @@ class Agreement:
                 )
             )  # fmt: skip
         return tuple(out)
+
+
+_SETTINGS = ("temperature", "repetition_penalty", "frequency_penalty", "presence_penalty")
+
+
+def _decoding(frame: pd.DataFrame) -> pd.Series[str]:
+    """What a row was decoded with. Samples that differ in their seed alone are repeats of one decoding."""
+    import pandas as pd
+
+    name = pd.Series("", index=frame.index, dtype=object)
+    if "decoding_id" in frame.columns:
+        name = frame["decoding_id"].fillna("").astype(str).astype(object)
+    present = [c for c in _SETTINGS if c in frame.columns]
+    if "decoding_seed" not in frame.columns or not present:
+        return name
+    settings = frame[present].astype(object).fillna("").astype(str).agg("/".join, axis=1)
+    return name.where(frame["decoding_seed"].isna(), settings)
 
 
 def _kept(effects: tuple[SettingEffect, ...], level: float) -> Estimate | None:

@@ -38,7 +38,9 @@ class Question:
     p: float
     p_adjusted: float  # over all questions asked
     margin: float | None
-    detectable: float | None  # the smallest difference that would have been seen with the stated power
+    detectable: (
+        float | None
+    )  # the smallest difference that would have been seen with the power; None: none would
     n: int
     clusters: int
     test: str
@@ -87,7 +89,9 @@ class CompareFit(Result):
             text += f": score difference {main.difference:+.3f} [{main.low:+.3f}, {main.high:+.3f}]"
         text += f" over {main.n:,} pairs from {main.clusters:,} documents ({self.level:.0%} interval"
         text += f", {len(self.questions)} questions, corrected)"
-        if main.detectable is not None:
+        if main.detectable is None and main.low is not None:
+            text += "; no difference, however large, would have been seen four times in five"
+        elif main.detectable is not None:
             text += f"; a difference of {main.detectable:.3f} would have been seen four times in five"
         if self.same_model is False:
             text += "; the answers' distribution says it is not the same model"
@@ -117,7 +121,7 @@ class Compare:
             a, b = take(first), take(second)
         except FitRefused as error:
             return self._refused(str(error), refused_counts(error))
-        left, right = _by_probe(a), _by_probe(b)
+        left, right = _by_probe(a, 1), _by_probe(b, 2)
         if left is None or right is None:
             return self._refused("the frames have no column 'probe_id' to pair by", a.counts)
         keys, i, j = np.intersect1d(left.key, right.key, return_indices=True)
@@ -163,7 +167,7 @@ class Compare:
         within = self.margin > 0 and d.narrow_low > -self.margin and d.narrow_high < self.margin
         return Question(
             name, "score", "same" if within else "undecided", d.value, d.low, d.high, d.p, d.p, self.margin,
-            needed * d.error, d.n, d.clusters, d.test,
+            needed * d.error if needed * d.error <= 1 else None, d.n, d.clusters, d.test,
         )  # fmt: skip
 
     def _same(self, a: Sample, b: Sample, left: _Probes, right: _Probes) -> tuple[bool | None, list[Question]]:
@@ -253,7 +257,7 @@ class _Probes:
     of_row: npt.NDArray[np.object_]  # the key of every row
 
 
-def _by_probe(sample: Sample) -> _Probes | None:
+def _by_probe(sample: Sample, side: int) -> _Probes | None:
     import pandas as pd
 
     if not sample.has("probe_id"):
@@ -261,7 +265,10 @@ def _by_probe(sample: Sample) -> _Probes | None:
     name = sample.column("probe_id").astype(str)
     if sample.has("decoding_id"):
         name = name + "/" + sample.column("decoding_id").fillna("").astype(str)
+    # a row that names no probe is alone: in neither run has it a partner
+    unnamed = sample.column("probe_id").isna().to_numpy(dtype=bool)
     of_row = name.to_numpy(dtype=object)
+    of_row[unnamed] = [f"\0{side}/{i}" for i in np.flatnonzero(unnamed)]
     code, keys = pd.factorize(of_row)
     size = np.bincount(code)
     _, row = np.unique(code, return_index=True)

@@ -126,6 +126,31 @@ def test_agreement_of_repeats_is_counted_in_pairs():
     assert fit.consistency.n == 30
 
 
+def test_samples_with_a_seed_each_are_repeats_of_one_decoding():
+    """Drawn with other seeds, and so under other decoding ids, samples of a probe are still compared."""
+    rows = [
+        {
+            "probe_id": f"p{i}", "cluster": f"p{i}", "decoding_id": f"t{t}s{s}", "decoding_seed": s,
+            "temperature": t, "answered": True, "score": 1.0, "text": "a" if t == 0.3 else f"{s}",
+        }
+        for i in range(20)
+        for t in (0.3, 0.9)
+        for s in range(3)
+    ]  # fmt: skip
+    fit = fits.Agreement()(pd.DataFrame(rows))
+    assert fit.consistency.n == 40
+    assert fit.consistency.value == pytest.approx(0.5)
+
+
+def test_rows_that_name_no_probe_are_nobodys_repeat(hits):
+    """A missing probe id pairs with nothing, in agreement as in comparisons."""
+    frame = _run(hits).assign(decoding_id="d", temperature=0.0)
+    blank = frame.assign(probe_id=[None] * 10 + list(frame["probe_id"][10:]))
+    assert fits.Compare(rounds=20)(blank, blank).pairs == hits.size - 10
+    again = fits.Agreement()(pd.concat([blank, blank]))
+    assert again.consistency.n == hits.size - 10
+
+
 def test_heat_and_penalty_are_paired_on_the_same_probes():
     """Resilience and sensitivity come from probes asked at both settings."""
     rng = np.random.default_rng(0)
