@@ -7,9 +7,10 @@ A prompt's chunk sees the past whole and itself causally: two partial softmaxes,
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["attend_chunk", "attend_one", "log_mass", "merge", "partial"]
+__all__ = ["attend_chunk", "attend_one", "attend_places", "attend_window", "log_mass", "merge", "partial"]
 
 Partial = tuple[Tensor, Tensor]  # output [heads, rows, head_dim] and log-sum-exp [heads, rows], float32
 
@@ -32,6 +33,21 @@ def attend_chunk(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor
     return own[0].transpose(0, 1).reshape(n, heads * dh)
 
 
+def attend_window(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+    """Attention of a chunk where each token sees itself and the `window` - 1 before it.
+
+    q [n, heads, dh]; k and v [kv_heads, m, dh], the chunk's own last; gives [n, heads · dh].
+    """
+    n, heads, dh = q.shape
+    kv_heads, m, _ = k.shape
+    key = torch.arange(m, device=q.device)
+    query = torch.arange(m - n, m, device=q.device)[:, None]
+    seen = (key <= query) & (key > query - window)
+    k, v = (x.repeat_interleave(heads // kv_heads, 0)[None] for x in (k, v))
+    out = F.scaled_dot_product_attention(q.transpose(0, 1)[None], k, v, attn_mask=seen)
+    return out[0].transpose(0, 1).reshape(n, heads * dh)
+
+
 def attend_one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention of one token: q [heads, dh], k and v [kv_heads, length, dh]. Returns [heads · dh]."""
     kv_heads, _, dh = k.shape
@@ -52,6 +68,18 @@ def partial(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Partial:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         scores = scores.masked_fill(later, -torch.inf)
     return torch.matmul(scores.softmax(-1).to(v.dtype), v), scores.logsumexp(-1)
+
+
+def attend_places(q: Tensor, k: Tensor, v: Tensor, places: Tensor, stop: int, window: int) -> Tensor:
+    """The same over keys at any `places`, [m], in any order; q [n, heads, dh] stands at the n before `stop`."""
+    n, heads, dh = q.shape
+    query = torch.arange(stop - n, stop, device=q.device)[:, None]
+    near = (places > stop - n - window).nonzero()[:, 0]
+    k, v, places = k[:, near], v[:, near], places[near]
+    seen = (places <= query) & (places > query - window)
+    k, v = (each.repeat_interleave(heads // len(k), 0)[None] for each in (k, v))
+    out = F.scaled_dot_product_attention(q.transpose(0, 1)[None], k, v, attn_mask=seen)
+    return out[0].transpose(0, 1).reshape(n, heads * dh)
 
 
 def log_mass(q: Tensor, k: Tensor) -> Tensor:

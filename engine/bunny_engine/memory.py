@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from bunny_engine.attention import attend_chunk, attend_one
+from bunny_engine.attention import attend_chunk, attend_one, attend_window
 from bunny_engine.config import ModelConfig
 
 __all__ = ["DenseMemory", "Memory", "Span"]
@@ -84,6 +84,7 @@ class DenseMemory:
         shape = (config.layers, config.kv_heads, capacity, config.head_dim)
         self._k = torch.empty(shape, dtype=dtype, device=device)
         self._v = torch.empty(shape, dtype=dtype, device=device)
+        self._windows = [config.window(layer) for layer in range(config.layers)]
         self.length = 0
 
     @property
@@ -104,6 +105,9 @@ class DenseMemory:
         keys, values = self._k[layer], self._v[layer]
         keys[:, start:stop] = k.transpose(0, 1)
         values[:, start:stop] = v.transpose(0, 1)
+        if (window := self._windows[layer]) is not None:
+            first = max(0, start + 1 - window)
+            return attend_window(q, keys[:, first:stop], values[:, first:stop], window)
         return attend_chunk(q, k, v, keys[:, :start], values[:, :start])
 
     def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
@@ -111,7 +115,8 @@ class DenseMemory:
         keys, values = self._k[layer], self._v[layer]
         keys[:, at] = k
         values[:, at] = v
-        return attend_one(q, keys[:, : at + 1], values[:, : at + 1])
+        first = max(0, at + 1 - (self._windows[layer] or at + 1))
+        return attend_one(q, keys[:, first : at + 1], values[:, first : at + 1])
 
     def advance(self, count: int) -> None:
         self.length += count

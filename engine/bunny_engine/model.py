@@ -1,4 +1,4 @@
-"""The Llama family's forward pass: RMSNorm, RoPE, grouped-query attention, SwiGLU.
+"""The Llama family's forward pass: RMSNorm, RoPE, grouped-query attention, SwiGLU; and what Gemma 3 adds to it.
 
 `chunk` runs a piece of one prompt, `tokens` one token of each of several sequences; both are `_forward` with
 another way to attend.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -23,6 +24,7 @@ from bunny_engine.stored import Stored
 
 __all__ = ["Model"]
 
+Angles = tuple[Tensor, Tensor]  # cosines and sines, [n, head_dim / 2]
 Attend = Callable[[int, Tensor, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v, the layer's normed input
 
 
@@ -36,6 +38,8 @@ class _Layer:
     down: Linear
     q_norm: Tensor | None
     k_norm: Tensor | None
+    attn_post_norm: Tensor | None
+    mlp_post_norm: Tensor | None
 
 
 class BatchDecoder(Protocol):
@@ -75,7 +79,10 @@ class Model:
 
         self._norm = vectors["norm"]
         self._head = linear("embed" if config.tied else "head")
-        self.rope = Rope(vectors["inv_freq"], max(context or config.context, 2))  # two: what `prepare` runs
+        length = max(context or config.context, 2)  # two: what `prepare` runs
+        self.rope = Rope(vectors["inv_freq"], length)
+        self._local_rope = Rope(vectors["inv_freq_local"], length) if config.local_window else self.rope
+        self._activate = F.silu if config.activation == "silu" else partial(F.gelu, approximate="tanh")
         self._layers = []
         for index in range(config.layers):
             mine = f"layers.{index}."
@@ -89,6 +96,8 @@ class Model:
                     down=linear(mine + "down"),
                     q_norm=vectors.get(mine + "q_norm"),
                     k_norm=vectors.get(mine + "k_norm"),
+                    attn_post_norm=vectors.get(mine + "attn_post_norm"),
+                    mlp_post_norm=vectors.get(mine + "mlp_post_norm"),
                 )
             )
         self.decoder: BatchDecoder | None = None  # on a GPU: see `kernels.decode.attach`
@@ -110,7 +119,9 @@ class Model:
     def chunk(self, ids: Tensor, memory: Memory) -> Tensor:
         """Run the next n tokens of one sequence. Returns normed hidden states, [n, width]."""
         n, start = len(ids), memory.length
-        hidden = self._forward(ids, self.rope.span(start, start + n), memory.chunk)
+        hidden = self._forward(
+            ids, self.rope.span(start, start + n), memory.chunk, self._local_rope.span(start, start + n)
+        )
         memory.advance(n)
         return hidden
 
@@ -130,7 +141,8 @@ class Model:
                 [memory.one(layer, q[row], k[row], v[row], x[row]) for row, memory in enumerate(memories)]
             )
 
-        hidden = self._forward(torch.tensor(ids, device=self.device), self.rope.at(positions), attend)
+        rows = torch.tensor(ids, device=self.device)
+        hidden = self._forward(rows, self.rope.at(positions), attend, self._local_rope.at(positions))
         for memory in memories:
             memory.advance(1)
         return self._head(hidden).float()
@@ -145,7 +157,7 @@ class Model:
 
     def angles(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines that this layer turns positions `start` up to `stop` by; see `Rope.span`."""
-        return self.rope.span(start, stop)
+        return (self.rope if self.config.window(layer) is None else self._local_rope).span(start, stop)
 
     def rebuild(self, layer: int, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys before RoPE, and values, of a layer's normed inputs: [n, width] to [kv_heads, n, head_dim]."""
@@ -156,11 +168,17 @@ class Model:
             k = self._rms(k, mine.k_norm)
         return k.transpose(0, 1), v.transpose(0, 1)
 
-    def _forward(self, ids: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+    def _forward(
+        self, ids: Tensor, angles: Angles, attend: Attend, local_angles: Angles | None = None
+    ) -> Tensor:
         c = self.config
-        cos, sin = angles[0][:, None], angles[1][:, None]
+        whole = angles[0][:, None], angles[1][:, None]
+        local = whole if local_angles is None else (local_angles[0][:, None], local_angles[1][:, None])
         x = self.embed.rows(ids, self.dtype)
+        if c.embed_scale != 1.0:
+            x = x * torch.tensor(c.embed_scale, dtype=x.dtype)  # rounded to the type, as it was in training
         for index, layer in enumerate(self._layers):
+            cos, sin = whole if c.window(index) is None else local
             normed = self._rms(x, layer.attn_norm)
             qkv = layer.qkv(normed)
             heads = qkv.view(len(ids), -1, c.head_dim)
@@ -170,10 +188,13 @@ class Model:
                 qk = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)), dim=1)
             qk = rotate(qk, cos, sin)
             attended = attend(index, qk[:, : c.heads], qk[:, c.heads :], v, normed)
-            x = x + layer.out(attended)
+            x = x + self._after(layer.out(attended), layer.attn_post_norm)
             gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
-            x = x + layer.down(F.silu(gate).mul_(up))
+            x = x + self._after(layer.down(self._activate(gate).mul_(up)), layer.mlp_post_norm)
         return self._rms(x, self._norm)
+
+    def _after(self, x: Tensor, norm: Tensor | None) -> Tensor:
+        return x if norm is None else self._rms(x, norm)
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x.float(), weight.shape, weight, self.config.norm_eps).to(x.dtype)

@@ -13,11 +13,13 @@ from bunny_engine.config import ModelConfig
 from bunny_engine.errors import DamagedWeights, UnsupportedModel
 from bunny_engine.gguf_file import GgufFile
 from bunny_engine.rope import frequencies
+from bunny_engine.weights_hf import gemma_norm
 
 __all__ = ["GgufModel"]
 
 _INTERLEAVED = ("llama",)  # architectures whose Q and K rows llama.cpp reorders for its own RoPE
-_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+_ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
+_GEMMA_27B = 62  # layers: the one size that scales its queries by the width of a head, not by head_dim
 _NAMES = {
     "embed_tokens.weight": "token_embd.weight",
     "norm.weight": "output_norm.weight",
@@ -36,6 +38,11 @@ _NAMES = {
     "mlp.gate_proj.weight": "ffn_gate.weight",
     "mlp.up_proj.weight": "ffn_up.weight",
     "mlp.down_proj.weight": "ffn_down.weight",
+}
+_SANDWICH = {
+    "post_attention_layernorm.weight": "post_attention_norm.weight",
+    "pre_feedforward_layernorm.weight": "ffn_norm.weight",
+    "post_feedforward_layernorm.weight": "post_ffw_norm.weight",
 }
 
 
@@ -59,10 +66,14 @@ class GgufModel:
 
     def read(self, name: str) -> Tensor:
         """The tensor that Hugging Face calls `name` (without "model."), float32. Raises DamagedWeights."""
-        stored = _stored_name(name)
+        stored = self._stored_name(name)
         if stored not in self._file.tensors:
             raise DamagedWeights(f"{self._file.path}: tensor {stored!r} is missing")
         tensor = torch.from_numpy(self._file.read(stored))
+        if self.config.architecture == "gemma3" and tensor.dim() == 1:  # the file's norms already are 1 + w
+            c = self.config
+            scalar = c.width // c.heads if c.layers == _GEMMA_27B else c.head_dim
+            return gemma_norm(tensor, name, c.head_dim, scalar)
         projection = name.rpartition("self_attn.")[2].partition(".")[0]
         if self.config.architecture in _INTERLEAVED and projection in ("q_proj", "k_proj"):
             return _half_rotated(tensor, self.config.head_dim)
@@ -70,11 +81,11 @@ class GgufModel:
 
     def shape(self, name: str) -> tuple[int, ...] | None:
         """The shape that the file states for `name`; None when it is not there."""
-        info = self._file.tensors.get(_stored_name(name))
+        info = self._file.tensors.get(self._stored_name(name))
         return info.shape if info else None
 
     def frequencies(self) -> dict[str, Tensor]:
-        """RoPE frequencies: float32, [head_dim / 2]. Raises DamagedWeights, UnsupportedModel."""
+        """RoPE frequencies by name: float32, [head_dim / 2]. Raises DamagedWeights, UnsupportedModel."""
         config, metadata, arch = self.config, self.metadata, self.config.architecture
         kind = metadata.get(f"{arch}.rope.scaling.type", "none")
         scaling = None
@@ -86,14 +97,19 @@ class GgufModel:
             if factors.shape != frequency.shape or not bool((factors > 0).all() & factors.isfinite().all()):
                 raise DamagedWeights(f"{self._file.path}: rope_freqs.weight is not {len(frequency)} factors")
             frequency = frequency / factors
-        return {"inv_freq": frequency}
+        if config.local_window is None:
+            return {"inv_freq": frequency}
+        local = metadata.get(f"{arch}.rope.freq_base_swa", 10_000.0)
+        if not isinstance(local, int | float) or not 1 <= local < 1e12:
+            raise DamagedWeights(f"{self._file.path}: metadata {arch}.rope.freq_base_swa is {local!r}")
+        return {"inv_freq": frequency, "inv_freq_local": frequencies(config.head_dim, float(local))}
 
-
-def _stored_name(name: str) -> str:
-    if name.startswith("layers."):
-        _, layer, rest = name.split(".", 2)
-        return f"blk.{layer}.{_NAMES[rest]}"
-    return _NAMES[name]
+    def _stored_name(self, name: str) -> str:
+        names = _NAMES | _SANDWICH if self.config.sandwich else _NAMES
+        if name.startswith("layers."):
+            _, layer, rest = name.split(".", 2)
+            return f"blk.{layer}.{names[rest]}"
+        return names[name]
 
 
 def _half_rotated(tensor: Tensor, head_dim: int) -> Tensor:
@@ -111,7 +127,11 @@ def _configuration(file: GgufFile) -> ModelConfig:
         )
     if file.metadata.get(f"{arch}.expert_count"):
         raise UnsupportedModel(f"{file.path}: a mixture of experts; only dense models run here")
-    if file.metadata.get(f"{arch}.attention.sliding_window"):
+    gemma = arch == "gemma3"
+    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+        if file.metadata.get(f"{arch}.{key}"):
+            raise UnsupportedModel(f"{file.path}: {key} is not implemented")
+    if file.metadata.get(f"{arch}.attention.sliding_window") and not gemma:
         raise UnsupportedModel(f"{file.path}: sliding-window attention is not implemented")
 
     def value(key: str, convert: Callable[[Any], Any], default: Any = None) -> Any:
@@ -142,8 +162,13 @@ def _configuration(file: GgufFile) -> ModelConfig:
         vocab=embedding.shape[0],
         context=value("context_length", int),
         norm_eps=value("attention.layer_norm_rms_epsilon", float),
-        rope_base=value("rope.freq_base", float, 10_000.0),
+        rope_base=value("rope.freq_base", float, 1_000_000.0 if gemma else 10_000.0),
         tied="output.weight" not in file.tensors,
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         qk_norm="blk.0.attn_q_norm.weight" in file.tensors,
+        sandwich=gemma,
+        activation="gelu_tanh" if gemma else "silu",
+        embed_scale=width**0.5 if gemma else 1.0,
+        local_window=value("attention.sliding_window", int) if gemma else None,
+        global_every=value("attention.sliding_window_pattern", int, 6) if gemma else 1,
     )

@@ -46,7 +46,7 @@ def some_ids(count: int, seed: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize("source", ["folder", "gguf"])
-@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3"])
 def test_logits_equal_those_of_transformers(tmp_path: Path, architecture: str, source: str) -> None:
     """Grouped queries, biases, head norms: GGUF (Q and K permuted) and safetensors give the same logits."""
     tiny = tiny_models.build(tmp_path, architecture, seed=3, tie_word_embeddings=architecture != "qwen2")
@@ -102,6 +102,35 @@ def test_decode_and_adopted_prefixes_give_the_same_logits(
         for at in range(prompt, len(ids)):
             logits = model.tokens([ids[at]], [second])[0]
             torch.testing.assert_close(logits, want[at], atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("source", ["folder", "gguf"])
+def test_sliding_windows_hold_at_decode_and_after_an_adopted_prefix(tmp_path: Path, source: str) -> None:
+    """Gemma's local layers see their window and no more, token by token and across a prefix that was reused."""
+    tiny = tiny_models.build(tmp_path, "gemma3", seed=5)
+    model, ids = opened(getattr(tiny, source)), some_ids(90, seed=4)
+    want = expected(tiny.reference, ids)
+    with torch.inference_mode():
+        first = DenseMemory(model.config, 64, model.dtype, model.device)
+        model.chunk(torch.tensor(ids[:64]), first)
+        second = DenseMemory(model.config, len(ids), model.dtype, model.device)
+        second.adopt(first.export(0, 32))
+        model.chunk(torch.tensor(ids[32:50]), second)
+        for at in range(50, len(ids)):
+            logits = model.tokens([ids[at]], [second])[0]
+            torch.testing.assert_close(logits, want[at], atol=TOLERANCE, rtol=0)
+
+
+def test_gemma_with_other_scales(tmp_path: Path) -> None:
+    """Queries divided by another number than √head_dim, and stretched global RoPE: transformers' logits."""
+    ropes = {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+        "full_attention": {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0},
+    }
+    tiny = tiny_models.build(tmp_path, "gemma3", seed=6, query_pre_attn_scalar=9, rope_parameters=ropes)
+    ids = some_ids(60)
+    ours = run(opened(tiny.folder), ids, [40])
+    torch.testing.assert_close(ours, expected(tiny.reference, ids), atol=TOLERANCE, rtol=0)
 
 
 def test_llama3_scaling_follows_transformers(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 import tiny_models
 import torch
-from bunny_engine.errors import DamagedWeights, EngineError, UnsupportedModel, WeightsError
+from bunny_engine.engine import EngineOptions
+from bunny_engine.errors import DamagedWeights, EngineError, OptionError, UnsupportedModel, WeightsError
 from bunny_engine.fetch import Source
 from bunny_engine.gguf_file import GgufFile
-from bunny_engine.loading import open_model
+from bunny_engine.loading import open_engine, open_model
 from bunny_engine.memory import DenseMemory
 from bunny_engine.model import Model
+from bunny_engine.policies import Policy
 from bunny_engine.recipe import Recipe
 from bunny_engine.tokenizer import load_tokenizer
 from bunny_engine.weights import Checkpoint, load
@@ -225,3 +227,42 @@ def test_a_table_and_its_forms_never_mix(tiny: tiny_models.TinyModel) -> None:
     (folder / "weights-int4.safetensors").replace(folder / "weights-int8.safetensors")
     with pytest.raises(DamagedWeights, match="delete it"):
         load(source, torch.float32, Recipe.parse("int8"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        ("final_logit_softcapping", 30.0, UnsupportedModel),
+        ("hidden_activation", "relu", UnsupportedModel),
+        ("use_bidirectional_attention", True, UnsupportedModel),
+        ("layer_types", ["full_attention", "sliding_attention", "sliding_attention"] * 2, UnsupportedModel),
+        ("layer_types", 7, UnsupportedModel),
+        ("sliding_window", "wide", DamagedWeights),
+        ("query_pre_attn_scalar", 0, DamagedWeights),
+        ("sliding_window_pattern", 0, DamagedWeights),
+        ("rope_parameters", {"full_attention": {"rope_theta": "far"}}, DamagedWeights),
+    ],
+)
+def test_gemma_configurations_that_cannot_run_are_refused(
+    tmp_path: Path, key: str, value: object, error: type[WeightsError]
+) -> None:
+    """A variant of Gemma that is not implemented, or a number that is none, is refused by name."""
+    folder = tiny_models.build(tmp_path, "gemma3").folder
+    config = json.loads((folder / "config.json").read_text())
+    if key == "sliding_window_pattern":
+        del config["layer_types"], config["_sliding_window_pattern"]
+    (folder / "config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(error):
+        usable(Source("folder", folder, "hf"))
+
+
+def test_sealed_memory_is_refused_where_layers_have_windows(tmp_path: Path) -> None:
+    """Blocks are not sealed under a sliding window: the option is refused by name, with the way out."""
+    built = tiny_models.build(tmp_path, "gemma3")
+    policy = Policy(name="bsr", block=64)
+    with pytest.raises(OptionError, match="--memory full"):
+        open_engine(
+            Source("gemma", built.folder, "hf"),
+            device="cpu",
+            options=lambda context: EngineOptions(context=context, policy=policy, chunk=64),
+        )

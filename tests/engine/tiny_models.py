@@ -29,8 +29,22 @@ class TinyModel:
 
 
 def build(root: Path, architecture: str, seed: int = 0, **changes: Any) -> TinyModel:
-    """`architecture`: llama, qwen2 or qwen3."""
+    """`architecture`: llama, qwen2, qwen3 or gemma3."""
     torch.manual_seed(seed)
+    if architecture == "gemma3":  # a period of three layers instead of six, and a window that a chunk outgrows
+        ropes = {"sliding_attention": 10_000.0, "full_attention": 1_000_000.0}
+        changes = {
+            "num_hidden_layers": 5,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+            "sliding_window": 24,
+            "query_pre_attn_scalar": 16,
+            "hidden_activation": "gelu_pytorch_tanh",
+            "rope_parameters": {
+                kind: {"rope_type": "default", "rope_theta": base} for kind, base in ropes.items()
+            },
+            **changes,
+        }
+        changes["layer_types"] = changes["layer_types"][: changes["num_hidden_layers"]]
     sizes: dict[str, Any] = {
         "vocab_size": VOCAB,
         "hidden_size": 64,
@@ -48,13 +62,15 @@ def build(root: Path, architecture: str, seed: int = 0, **changes: Any) -> TinyM
         "eos_token_id": 1,
         **changes,
     }
-    names = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
-    config = getattr(transformers, f"{names[architecture]}Config")(**sizes)
+    names = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma3": "Gemma3"}
+    suffix = "TextConfig" if architecture == "gemma3" else "Config"
+    config = getattr(transformers, names[architecture] + suffix)(**sizes)
     reference = getattr(transformers, f"{names[architecture]}ForCausalLM")(config).eval().float()
     with torch.no_grad():
         for name, parameter in reference.named_parameters():
             if "norm" in name:
-                parameter.copy_(1 + 0.2 * torch.randn_like(parameter))
+                middle = 0 if architecture == "gemma3" else 1  # Gemma keeps what is added to 1
+                parameter.copy_(middle + 0.2 * torch.randn_like(parameter))
             elif name.endswith("bias"):
                 parameter.copy_(0.3 * torch.randn_like(parameter))
     folder = root / f"{architecture}-folder"
@@ -99,7 +115,12 @@ def write_gguf(path: Path, architecture: str, reference: Any, config: Any, kind:
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
     writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if architecture == "gemma3":
+        writer.add_rope_freq_base(config.rope_parameters["full_attention"]["rope_theta"])
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_sliding_window_pattern(config.layer_types.index("full_attention") + 1)
+    else:
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
@@ -120,6 +141,8 @@ def write_gguf(path: Path, architecture: str, reference: Any, config: Any, kind:
             value = interleaved(
                 value, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
             )
+        if architecture == "gemma3" and "norm" in name:
+            value = value + 1  # as llama.cpp's converter does
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert target, name
         if value.ndim > 1 and stored != gguf.GGMLQuantizationType.F32:
