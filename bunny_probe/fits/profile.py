@@ -19,6 +19,7 @@ from bunny_probe.fits.curves import Axis
 __all__ = ["crossing_region"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Shape = Callable[[Floats, Floats, float, Axis, Floats], Floats]  # (w, u, fraction, axis, z) → G
 
 _TINY = 1e-9
@@ -105,69 +106,79 @@ class _Profile:
     def shape(self, w: Floats, u: Floats) -> Floats:
         return _SHAPES[self.name][0](w, u, self.fraction, self.axis, self.z)
 
-    def screen(self, w: Floats, *, block: int = 400_000) -> Floats:
-        """The best net point u at each w (W,) for each data set: (b, W, d)."""
+    def screen(self, w: Floats, *, block: int = 400_000) -> tuple[Floats, Floats]:
+        """(u, log-likelihood) of the best net point at each w (W,) for each data set: (b, W, d) and (b, W)."""
         net = _SHAPES[self.name][1]
         g = np.clip(self.shape(w[:, None], net[None, :, :]), _TINY, 1.0)  # (W, j, m)
         log_g = np.log(g)
         picks = np.empty((self.k.shape[0], w.size), dtype=np.int64)
+        values = np.empty(picks.shape)
         size = max(1, block // g.size)
         for i in range(0, self.k.shape[0], size):
             k, n = (v[i : i + size, None, None, :] for v in (self.k, self.n))
             total = k.sum(axis=-1)
             base = np.clip(total / np.maximum((n * g).sum(axis=-1), 1e-12), 0.001, 0.999)
-            for _ in range(2):
-                p = np.minimum(base[..., None] * g, 1 - 1e-6)
-                slope = total - ((n - k) * p / (1 - p)).sum(axis=-1)  # of ln base
-                curvature = (n * p / (1 - p)).sum(axis=-1)
-                base = np.clip(base * np.exp(np.clip(slope / np.maximum(curvature, 1e-9), -1, 1)), 1e-4, 0.9999)
+            p = np.minimum(base[..., None] * g, 1 - 1e-6)
+            slope = total - ((n - k) * p / (1 - p)).sum(axis=-1)  # of ln base
+            curvature = (n * p / (1 - p)).sum(axis=-1)
+            base = np.clip(base * np.exp(np.clip(slope / np.maximum(curvature, 1e-9), -1, 1)), 1e-4, 0.9999)
             p = np.minimum(base[..., None] * g, 1 - _TINY)
             value = (k * (np.log(base[..., None]) + log_g) + (n - k) * np.log1p(-p)).sum(axis=-1)
-            picks[i : i + size] = value.argmax(axis=-1)
-        return np.asarray(net[picks])
+            picks[i : i + size], values[i : i + size] = value.argmax(axis=-1), value.max(axis=-1)
+        return np.asarray(net[picks]), values
 
-    def climb(self, w: Floats, u: Floats, *, rounds: int = 12) -> tuple[Floats, Floats]:
-        """(u, log-likelihood) at the maximum over base and u, for w and u of (b, W[, d])."""
+    def climb(self, row: Ints, w: Floats, u: Floats, *, rounds: int = 12) -> tuple[Floats, Floats]:
+        """(u, log-likelihood) at the maximum over base and u, for N pairs of a data set `row` and a `w`.
+
+        `row`, `w`: (N,); `u`: (N, d), where to start. Who has arrived is not asked again.
+        """
         bounds = _SHAPES[self.name][2]
         low = np.array([-_TOP, *(b[0] for b in bounds)])
         high = np.array([_TOP, *(b[1] for b in bounds)])
-        k, n = self.k[:, None, :], self.n[:, None, :]
+        k, n = self.k[row], self.n[row]
         g = self.shape(w, u)
         base = np.clip(k.sum(axis=-1) / np.maximum((n * g).sum(axis=-1), 1e-12), 0.001, 0.999)
-        theta = np.concatenate([np.log(base / (1 - base))[..., None], u], axis=-1)
-        best = self._value(theta[..., 0], g, k, n)
+        theta = np.concatenate([np.log(base / (1 - base))[:, None], u], axis=-1)
+        best = self._value(theta[:, 0], g, k, n)
         damping = np.full(best.shape, 1e-3)
         eye = np.eye(low.size)
+        done_theta, done_best = theta.copy(), best.copy()
+        left = np.arange(best.size)
         for _ in range(rounds):
-            a = _expit(theta[..., :1])
+            a = _expit(theta[:, :1])
             p = _within(a * g, _TINY, 1 - _TINY)
             columns = [p * (1 - a)]
             for i in range(len(bounds)):
-                step = np.zeros(len(bounds))
-                step[i] = 1e-5
-                columns.append(a * (self.shape(w, theta[..., 1:] + step) - g) / 1e-5)
+                nudge = np.zeros(len(bounds))
+                nudge[i] = 1e-5
+                columns.append(a * (self.shape(w, theta[:, 1:] + nudge) - g) / 1e-5)
             jac = np.stack(columns, axis=-1)
             weight = 1 / (p * (1 - p))
             turned = jac.swapaxes(-1, -2)
             gradient = (turned @ ((k - n * p) * weight)[..., None])[..., 0]
-            information = (turned * (n * weight)[..., None, :]) @ jac
+            information = (turned * (n * weight)[:, None, :]) @ jac
             scale = np.diagonal(information, axis1=-2, axis2=-1)
-            ridge = damping[..., None] * np.maximum(scale, 1e-6 * scale.max(axis=-1, keepdims=True) + 1e-9)
+            ridge = damping[:, None] * np.maximum(scale, 1e-6 * scale.max(axis=-1, keepdims=True) + 1e-9)
             held = ((theta <= low) & (gradient < 0)) | ((theta >= high) & (gradient > 0))
             gradient = np.where(held, 0.0, gradient)
-            step_by = np.linalg.solve(information + ridge[..., None, :] * eye, gradient[..., None])[..., 0]
-            proposal = _within(theta + _within(np.where(held, 0.0, step_by), -2.0, 2.0), low, high)
-            new = self.shape(w, proposal[..., 1:])
-            value = self._value(proposal[..., 0], new, k, n)
+            step = np.linalg.solve(information + ridge[:, None, :] * eye, gradient[..., None])[..., 0]
+            proposal = _within(theta + _within(np.where(held, 0.0, step), -2.0, 2.0), low, high)
+            new = self.shape(w, proposal[:, 1:])
+            value = self._value(proposal[:, 0], new, k, n)
             better = value > best
             promised = np.abs(gradient * (proposal - theta)).sum(axis=-1)
-            theta = np.where(better[..., None], proposal, theta)
-            g = np.where(better[..., None], new, g)
+            theta = np.where(better[:, None], proposal, theta)
+            g = np.where(better[:, None], new, g)
             best = np.where(better, value, best)
             damping = _within(np.where(better, damping * 0.2, damping * 8.0), 1e-9, 1e6)
-            if np.all((promised < 1e-3) | (damping >= 1e5)):
+            done_theta[left], done_best[left] = theta, best
+            go = (promised >= 1e-3) & (damping < 1e5)
+            if not go.any():
                 break
-        return theta[..., 1:], best
+            if go.mean() < 0.8:
+                left, w, k, n = left[go], w[go], k[go], n[go]
+                theta, g, best, damping = theta[go], g[go], best[go], damping[go]
+        return done_theta[:, 1:], done_best
 
     @staticmethod
     def _value(eta: Floats, g: Floats, k: Floats, n: Floats) -> Floats:
@@ -194,9 +205,14 @@ def crossing_region(
     z = np.asarray(axis.z(x))
     profile = _Profile(name, fraction, axis, z, k, n)
     grid = _grid(z, axis.span)
-    u = profile.screen(grid)
-    w = np.broadcast_to(grid, (k.shape[0], grid.size))
-    u, value = profile.climb(w, u)
+    u, value = profile.screen(grid)
+    # far below the wall nothing is gained by climbing, but around the maximum the net may be coarser than that
+    climbable = 2 * wall + 30 + 6 * np.maximum(best - value.max(axis=-1), 0.0)
+    place = np.arange(grid.size)
+    around = np.abs(place - np.searchsorted(grid, at)[:, None]) <= 4
+    around |= np.abs(place - value.argmax(axis=-1)[:, None]) <= 4
+    near_row, near_w = np.nonzero(around | (2 * (best[:, None] - value) <= climbable[:, None]))
+    u[near_row, near_w], value[near_row, near_w] = profile.climb(near_row, grid[near_w], u[near_row, near_w])
     best = np.maximum(best, value.max(axis=-1))
     inside = 2 * (best[:, None] - value) <= wall[:, None]
     rows = np.arange(k.shape[0])
@@ -217,20 +233,24 @@ def crossing_region(
     u_inner, u_outer = u[rows[:, None], near], u[rows[:, None], out]
     target = np.sqrt(wall)[:, None]
     for turn in range(8):
-        wide = (np.abs(outer - inner) > 1e-3) & (at_outer - at_inner > 0.02 * target)
-        if not np.any(wide & (target - at_inner > 0.01 * target)):
+        moving = (np.abs(outer - inner) > 1e-3) & (at_outer - at_inner > 0.02 * target)
+        moving &= target - at_inner > 0.01 * target
+        if not moving.any():
             break
         # along a slope the root of the deviance is nearly straight; at a cliff it jumps, so halve
         share = np.clip((target - at_inner) / np.maximum(at_outer - at_inner, 1e-9), 0.1, 0.9)
         share = np.where((at_outer > 3 * target) | (turn % 3 == 2), 0.5, share)
         middle = inner + share * (outer - inner)
-        # two starts, the shape of either side
-        found_u, found = profile.climb(
-            np.concatenate([middle] * 2, axis=1), np.concatenate([u_inner, u_outer], axis=1), rounds=8
-        )
-        better = found[:, :2] >= found[:, 2:]
-        middle_u = np.where(better[..., None], found_u[:, :2], found_u[:, 2:])
-        depth = np.sqrt(np.maximum(2 * (best[:, None] - np.maximum(found[:, :2], found[:, 2:])), 0.0))
+        # only ends that still move, from two starts each: the shape of either side
+        row, end = np.nonzero(moving)
+        starts = np.concatenate([u_inner[row, end], u_outer[row, end]])
+        found_u, found = profile.climb(np.tile(row, 2), np.tile(middle[row, end], 2), starts, rounds=8)
+        first, second = np.split(found, 2)
+        best_u = np.where((first >= second)[:, None], *np.split(found_u, 2))
+        depth, middle_u = at_inner.copy(), u_inner.copy()
+        middle = np.where(moving, middle, inner)
+        depth[row, end] = np.sqrt(np.maximum(2 * (best[row] - np.maximum(first, second)), 0.0))
+        middle_u[row, end] = best_u
         within = depth <= target
         u_inner, u_outer = (
             np.where(w[..., None], middle_u, v) for w, v in ((within, u_inner), (~within, u_outer))
