@@ -30,11 +30,12 @@ def policy_costs(rows: Sequence[Row], ax: Axes | None = None, *, width: float = 
             ax.plot([memory], [i], "o", color=COLOURS["main"], ms=8, label="bytes held")
             ax.plot([time], [i], "D", color=COLOURS["second"], ms=7, label="time of a token")
         ax.axvline(1, color="#9a9a9a", lw=1.2)
-        _ratio_axis(ax, [float(row[name]) for row in shown for name in ("bytes_of_full", "token_of_full")])
+        ratios = [float(row[name]) for row in shown for name in ("bytes_of_full", "token_of_full")]
+        _ratio_axis(ax, ratios, most=6 if width > 5 else 4)
         ax.set_yticks(range(len(shown)), [str(row["name"]) for row in shown])
         ax.set_ylim(len(shown) - 0.4, -0.6)
         ax.set_xlabel("times what full takes")
-        legend_below(ax, 2)
+        legend_below(ax, 2 if width > 5 else 1)
         dots = "; ".join(
             f"{row['name']}: bytes {row['bytes_of_full']:.2f}, time {row['token_of_full']:.2f}" for row in shown
         )
@@ -54,23 +55,22 @@ def block_size_costs(rows: Sequence[Row], ax: Axes | None = None, *, width: floa
         if len(shown) < 2:
             return refusal(ax, "Block size", "the bench holds fewer than two block sizes")
         x = np.log2([float(row["block"]) for row in shown])
-        for name, label, colour, mark in (
-            ("bytes_of_full", "bytes held", "main", "o"),
-            ("token_of_full", "time of a token", "second", "D"),
+        for name, label, colour, mark, above in (
+            ("bytes_of_full", "bytes held", "main", "o", -16),
+            ("token_of_full", "time of a token", "second", "D", 8),
         ):
             y = [float(row[name]) for row in shown]
             ax.plot(x, y, marker=mark, color=COLOURS[colour], label=label, ms=7)
             for place, value in zip(x, y, strict=True):
                 ax.annotate(
-                    f"{value:.2f}", (place, value), (0, 8), textcoords="offset points", ha="center",
+                    f"{value:.2f}", (place, value), (0, above), textcoords="offset points", ha="center",
                     fontsize=8.6, color=COLOURS["ink"],
                 )  # fmt: skip
         ax.axhline(1, color="#9a9a9a", lw=1.2)
         ax.set_xticks(x, [token_text(float(row["block"])) for row in shown])
         ax.set_xlim(x[0] - 0.35, x[-1] + 0.35)
-        ax.set_ylim(
-            0, 1.18 * max(float(row[name]) for row in shown for name in ("bytes_of_full", "token_of_full"))
-        )
+        highest = max(float(row[name]) for row in shown for name in ("bytes_of_full", "token_of_full"))
+        ax.set_ylim(-0.12 * highest, 1.18 * highest)
         ax.set_xlabel("tokens a block")
         ax.set_ylabel("times what full takes")
         legend_below(ax, 2)
@@ -115,7 +115,7 @@ def attention_by_layer(found: Mapping[str, Any], ax: Axes | None = None, *, widt
         ax.set_xlabel("layer")
         ax.set_ylabel("share of attention")
         ax.grid(visible=False)
-        legend_below(ax, 4 if width > 5 else 2)
+        legend_below(ax, 4 if width > 5 else 1)
         mean = found["mean"]
         title = f"{mean['blocks_between']:.0%} of attention falls on blocks between, unevenly by layer"
         note = (
@@ -132,13 +132,14 @@ def attention_by_layer(found: Mapping[str, Any], ax: Axes | None = None, *, widt
         return finish(ax, title, note, alt)
 
 
-def _ratio_axis(ax: Axes, values: Sequence[float]) -> None:
-    """A log2 axis with ticks that read as factors."""
+def _ratio_axis(ax: Axes, values: Sequence[float], most: int) -> None:
+    """A log2 axis with about `most` ticks that read as factors; 1 is one of them."""
     low, high = min(*values, 0.5), max(*values, 2.0)
     ax.set_xscale("log", base=2)
     ax.set_xlim(low / 1.35, high * 1.35)
     first, last = int(np.ceil(np.log2(low / 1.3))), int(np.floor(np.log2(high * 1.3)))
-    ticks = [2.0**power for power in range(first, last + 1, max(1, (last - first) // 6))]
+    step = max(1, -(-(last - first) // most))
+    ticks = [2.0**power for power in range(first, last + 1) if power % step == 0]
     ax.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.grid(axis="y", visible=False)

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bunny_engine.attention import Partial, attend_one, log_mass, merge, partial
+from bunny_engine.attention import Partial, attend_one, attend_places, log_mass, merge, partial
 from bunny_engine.config import ModelConfig
 from bunny_engine.memory import Seat, Span
 from bunny_engine.memory_choice import Landmarks, Tally, choose
@@ -58,6 +58,7 @@ class BlockMemory:
     def __init__(self, model: Model, capacity: int, shape: Shape, tally: Tally) -> None:
         self._model, self._shape, self._tally = model, shape, tally
         self._block = shape.block
+        self._windows = [model.config.window(layer) for layer in range(model.config.layers)]
         self._room = min(capacity, (1 + shape.resident) * shape.block)
         config = model.config
         size = (config.layers, config.kv_heads, self._room, config.head_dim)
@@ -66,6 +67,7 @@ class BlockMemory:
         self._dense = 0  # tokens in them: the first block's, then the newest ones'
         self._sealed = Shelf(model.device, config.layers, host=shape.host)
         self._seats: list[tuple[int, tuple[Tensor, ...]]] = []  # of the sealed blocks, for kernels
+        self._ends: list[int] = []  # of the sealed blocks: the position behind each one's last token
         self._marks: list[Landmarks] = []
         self._growing: list[Inputs] = []  # of blocks that are still dense, where inputs are what is stored
         self.length = 0
@@ -85,6 +87,8 @@ class BlockMemory:
         n, heads, dh = q.shape
         group = heads // k.shape[1]
         past = self._take(layer, k.transpose(0, 1), v.transpose(0, 1), x)
+        if (window := self._windows[layer]) is not None:
+            return self._nearby(layer, q, past + n, window)
         own_k, own_v = (each.transpose(0, 1).repeat_interleave(group, 0) for each in (k, v))
         own = partial(q.transpose(0, 1), own_k, own_v, causal=True)
         rows = q.view(n, -1, group, dh).permute(1, 2, 0, 3).reshape(-1, group * n, dh)
@@ -96,6 +100,8 @@ class BlockMemory:
 
     def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         past = self._take(layer, k[:, None], v[:, None], x[None])
+        if (window := self._windows[layer]) is not None:
+            return self._nearby(layer, q[None], past + 1, window)[0]
         keys, values = self._k[layer, :, : past + 1], self._v[layer, :, : past + 1]
         if not len(self._sealed):
             return attend_one(q, keys, values)
@@ -108,7 +114,7 @@ class BlockMemory:
 
     def seat(self) -> Seat | None:
         shape = self._shape
-        if shape.form == "x" or shape.most is not None or shape.host or shape.bits == 3:
+        if any(self._windows) or shape.form == "x" or shape.most is not None or shape.host or shape.bits == 3:
             return None
         self._make_room()
         return Seat(self._k, self._v, self._dense, self._seats)
@@ -162,6 +168,22 @@ class BlockMemory:
             self._tally.watched += missed.numel()
         return seen[0]
 
+    def _nearby(self, layer: int, q: Tensor, dense: int, window: int) -> Tensor:
+        """Attention in a layer of which each token sees but the `window` newest: q [n, heads, head_dim].
+
+        `dense`: tokens in the dense part, the new ones included. A sealed block is rebuilt where it is reached.
+        """
+        stop, lowest = self.length + len(q), self.length + 1 - window
+        behind = torch.arange(stop - max(dense - self._block, 0), stop, device=q.device)
+        places = [torch.arange(min(dense, self._block), device=q.device), behind]
+        keys, values = [self._k[layer, :, :dense]], [self._v[layer, :, :dense]]
+        reached = [place for place, end in enumerate(self._ends) if end > lowest]
+        for place, (k, v) in zip(reached, self._rebuilt(layer, reached), strict=True):
+            places.append(torch.arange(self._ends[place] - self._block, self._ends[place], device=q.device))
+            keys.append(k)
+            values.append(v)
+        return attend_places(q, torch.cat(keys, 1), torch.cat(values, 1), torch.cat(places), stop, window)
+
     def _rebuilt(self, layer: int, places: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Keys and values of each of these sealed blocks, rebuilt when it is its turn."""
         for stored in self._sealed.parts(layer, places):
@@ -190,6 +212,7 @@ class BlockMemory:
             else:
                 stored = self._growing.pop(0)
             self._sealed.add(stored)
+            self._ends.append(start + self._block)
             if isinstance(stored, KeysValues):
                 self._seats.append((start, (*stored.k.tensors, *stored.v.tensors)))
             if self._shape.most is not None:

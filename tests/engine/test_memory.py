@@ -18,7 +18,7 @@ from bunny_engine.model import Model
 from bunny_engine.packing import BITS, pack
 from bunny_engine.policies import Policy
 from bunny_engine.types import ModelInfo, SamplingParams
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 BLOCK, COUNT = 64, 250
@@ -128,6 +128,28 @@ def test_sealed_blocks_cost_little_and_less_with_more_bits(tmp_path: Path, promp
     assert off["kv", 8] * 8 < off["kv", 4] < min(0.12, off["kv", 3])
 
 
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    block=st.sampled_from([64, 128]),
+    resident=st.integers(1, 3),
+    chunk=st.sampled_from([8, 32, 64]),
+    count=st.integers(2, 250),
+    share=st.floats(0, 1),
+    form=st.sampled_from(["kv", "x"]),
+)
+def test_no_geometry_loses_a_token(
+    model: Model, block: int, resident: int, chunk: int, count: int, share: float, form: str
+) -> None:
+    """Whatever the block, the chunk, and where decode begins: 16 bits, or all blocks, say what full says."""
+    ids, prompt = ids_of(count, count), max(1, round(share * count))
+    want = logits_of(model, Policy(), ids, prompt, chunk)
+    sizes = {"block": block, "resident": resident, "form": form, "bits": 16}
+    sealed = logits_of(model, Policy(name="bsr", **sizes), ids, prompt, chunk)  # type: ignore[arg-type]
+    chosen = logits_of(model, Policy(name="top-blocks", most=9, **sizes), ids, prompt, chunk)  # type: ignore[arg-type]
+    assert float((sealed - want).abs().max() / want.std().clamp_min(1e-3)) < 0.05
+    assert torch.equal(chosen, sealed)
+
+
 @pytest.mark.parametrize("policy", ALL, ids=str)
 async def test_reuse_and_batch_mates_change_no_bit(model: Model, policy: Policy) -> None:
     """A sealed context adopted from the cache, alone or in a crowd, gives the very same answer."""
@@ -147,6 +169,20 @@ async def test_reuse_and_batch_mates_change_no_bit(model: Model, policy: Policy)
         assert crowd[1][1:] == fresh[1:]
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize(("window", "form", "prompt"), [(24, "kv", 150), (150, "kv", COUNT), (150, "x", 150)])
+def test_sliding_layers_see_as_far_into_sealed_blocks(
+    tmp_path: Path, window: int, form: str, prompt: int
+) -> None:
+    """Gemma 3: layers with a window, others without, over dense and sealed blocks, as over dense ones alone."""
+    built = tiny_models.build(tmp_path, "gemma3", initializer_range=0.1, sliding_window=window)
+    model = open_model(Source("gemma", built.folder, "hf"), device="cpu", dtype="float32")[0]
+    assert {model.config.window(layer) is None for layer in range(model.config.layers)} == {True, False}
+    ids = ids_of(COUNT, 6)
+    want = logits_of(model, Policy(), ids, prompt)
+    ours = logits_of(model, Policy(name="bsr", block=BLOCK, resident=1, form=form, bits=16), ids, prompt)
+    assert float((ours - want).square().mean().sqrt() / want.std()) < 1e-3
 
 
 def test_merging_with_nothing_is_the_identity() -> None:
