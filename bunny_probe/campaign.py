@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bunny_probe.bounds import Bounds, find_price, look_ahead
 from bunny_probe.bundled_engine import bundled_engine
 from bunny_probe.endpoints import EndpointSpec, open_endpoint
 from bunny_probe.errors import ModelNotFound, RunError, UsageError
@@ -24,7 +25,7 @@ from bunny_probe.records import Probe, Rendered, Trial
 from bunny_probe.suites import Suite, load
 
 if TYPE_CHECKING:
-    from bunny_probe.runs import Budget, RunSummary
+    from bunny_probe.runs import RunSummary
     from bunny_probe.text import Counter
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
 ENGINE = "engine"  # the name of the bundled engine where a URL is asked for
 # A run file that is only read: several notebooks draw from it side by side, and none asks or writes.
 SETTLED_VARIABLE = "BUNNY_PROBE_SETTLED"
+_NO_BOUNDS = Bounds()
 Status = Callable[[str], None]
 
 
@@ -122,12 +124,28 @@ class Target:
     headers: Mapping[str, str] = field(default_factory=dict)
     tokenizer: str | None = None  # a tokenizer.json; None: the endpoint's own /tokenize
     engine_options: tuple[str, ...] = ()  # further options of `bunny-engine serve`
+    options: Mapping[str, Any] = field(default_factory=dict)  # further fields of each request's body
+    reasoning_tokens: int = 0  # room for a reasoning model's thoughts, on top of each answer's limit
     allow_insecure: bool = False
 
     @property
     def place(self) -> str | None:
         """What stands for the bundled engine's changing address in identities: its name and its options."""
         return " ".join((ENGINE, *self.engine_options)) if self.endpoint == ENGINE else None
+
+    def spec(self, url: str | None = None, model: str | None = None) -> EndpointSpec:
+        """As the client wants it; `url` and `model` where they are known only once it runs."""
+        return EndpointSpec(
+            url=url or self.endpoint,
+            model=model or self.model or "unnamed",
+            dialect=self.dialect,
+            key_env=self.key_env if url is None else None,
+            headers=self.headers if url is None else {},
+            options=self.options,
+            reasoning_tokens=self.reasoning_tokens,
+            allow_insecure=self.allow_insecure,
+            place=self.place,
+        )
 
 
 @contextmanager
@@ -140,16 +158,9 @@ def reach(target: Target, on_status: Status = lambda _: None) -> Iterator[Endpoi
         with bundled_engine(
             target.model or None, arguments=target.engine_options, on_status=on_status
         ) as engine:
-            yield EndpointSpec(url=engine.url, model=engine.model, dialect=target.dialect, place=target.place)
+            yield target.spec(url=engine.url, model=engine.model)
         return
-    spec = EndpointSpec(
-        url=target.endpoint,
-        model=target.model or "unnamed",
-        dialect=target.dialect,
-        key_env=target.key_env,
-        headers=target.headers,
-        allow_insecure=target.allow_insecure,
-    )
+    spec = target.spec()
     yield _checked(spec, named=bool(target.model), on_status=on_status)
 
 
@@ -213,7 +224,7 @@ def observe(
     run_path: Path,
     *,
     concurrency: int = 1,
-    budget: Budget | None = None,
+    bounds: Bounds = _NO_BOUNDS,
     mode: Mode = "auto",
     on_status: Status = lambda _: None,
 ) -> Observed:
@@ -221,6 +232,7 @@ def observe(
 
     A run that holds everything is left alone and the endpoint is not contacted; one that `SETTLED_VARIABLE`
     names is only read, whatever it lacks. Works under a running event loop too. An interrupt keeps what came.
+    What should be known before anything is paid for goes to `on_status` first.
     Raises EndpointError, BudgetSpent, RunError.
     """
     from bunny_probe.runs import Store, run_sync, run_trials
@@ -243,13 +255,19 @@ def observe(
 
         async def ask() -> RunSummary:
             async with open_endpoint(spec) as endpoint:
+                price = await find_price(endpoint, bounds.price)
+                for line in await look_ahead(endpoint, store.pending(plan.trials, spec.fingerprint), price):
+                    on_status(line)
                 return await run_trials(
                     store,
                     endpoint,
                     plan.trials,
                     render,
                     concurrency=concurrency,
-                    budget=budget,
+                    budget=bounds.budget(price),
+                    requests_per_minute=bounds.requests_per_minute,
+                    tokens_per_minute=bounds.tokens_per_minute,
+                    schedule=bounds.schedule(),
                     progress=report,
                 )
 
@@ -272,7 +290,12 @@ def _finished(plan: Plan, target: Target, run_path: Path) -> Observed | None:
                 else spec["url"] == EndpointSpec(url=target.endpoint, model="x").url
             )
             same_model = target.model in ("", known["model"])
-            if same_place and same_model and spec["dialect"] == target.dialect:
+            same_request = (
+                spec["dialect"] == target.dialect
+                and spec["options"] == dict(target.options)
+                and spec.get("reasoning_tokens", 0) == target.reasoning_tokens
+            )
+            if same_place and same_model and same_request:
                 pending: Sequence[Trial] = store.pending(plan.trials, fingerprint)
                 if pending and _settled(run_path):  # any observation will do, a failure too
                     unseen = store.pending(plan.trials, fingerprint, again=())

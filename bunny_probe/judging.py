@@ -15,6 +15,7 @@ from typing import Any
 
 from bunny_probe.campaign import Status, Target, reach, renderer
 from bunny_probe.endpoints import Endpoint, open_endpoint
+from bunny_probe.endpoints.echo import echo
 from bunny_probe.errors import BunnyError, ProtocolError, UsageError, unknown_choice
 from bunny_probe.progress import Mode, progress
 from bunny_probe.records import Decoding, Message, Observation, Outcome, Probe, Rendered, Score
@@ -151,17 +152,10 @@ def _rate(endpoint: Endpoint) -> Any:
 
 def _likelihood(endpoint: Endpoint) -> Any:
     async def likelihood(messages: Sequence[Message], continuation: str) -> list[float] | None:
-        """By echo of the completions API; the prompt is the messages' plain text, without a chat template."""
+        """The prompt is the messages' plain text, without a chat template."""
         before = "\n\n".join(message.content for message in messages) + "\n"
-        body = {"model": endpoint.spec.model, "prompt": before + continuation, "max_tokens": 1}
-        told = await _post(endpoint, endpoint.spec.join("/completions"), {**body, "echo": True, "logprobs": 1})
-        try:
-            found = told["choices"][0]["logprobs"]
-            pairs = list(zip(found["text_offset"], found["token_logprobs"], strict=True))
-        except (LookupError, TypeError, ValueError):
-            return None
-        end = len(before) + len(continuation)
-        return [float(value) for offset, value in pairs if len(before) <= offset < end and value is not None]
+        echoed = await echo(endpoint, before + continuation)
+        return None if echoed is None else echoed.within(len(before), len(before) + len(continuation))
 
     return likelihood
 

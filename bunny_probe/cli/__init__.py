@@ -26,7 +26,7 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point `bunny-probe`: an expected error is one line on stderr and its exit code."""
-    from bunny_probe.cli import commands, examine, release, tools  # noqa: F401  registers them
+    from bunny_probe.cli import commands, examine, planning, release, tools  # noqa: F401  registers them
 
     try:
         app()

@@ -1,24 +1,26 @@
-"""The commands of the main job: plan, run, diagnose, fit, export, score."""
+"""The commands of the main job: run, diagnose, fit, score, export, frame."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from bunny_probe.bounds import Bounds
+from bunny_probe.campaign import Target
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
+from bunny_probe.cli.limits import bounds as make_bounds
 from bunny_probe.errors import UsageError, unknown_choice
 
 if TYPE_CHECKING:
     from bunny_probe.campaign import Plan
-    from bunny_probe.runs import Budget, RunSummary
+    from bunny_probe.runs import RunSummary
 
+_ON_A_CLOCK = 512  # requests under way at most, in an open loop without a stated concurrency
 PROFILES = {"quick": "diagnose-quick", "standard": "diagnose-standard"}
 
 _out = Console(soft_wrap=True, highlight=False)
@@ -26,93 +28,13 @@ _err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 @app.command()
-def plan(
-    suite: opt.SuiteName = "",
-    price_prompt: Annotated[
-        float | None, typer.Option(help="USD a million prompt tokens, for the cost line.")
-    ] = None,
-    price_completion: Annotated[
-        float | None, typer.Option(help="USD a million answer tokens, for the cost line.")
-    ] = None,
-    prefill_rate: Annotated[
-        float, typer.Option(min=0.001, help="Prompt tokens a second, for the time line.")
-    ] = 1000.0,
-    decode_rate: Annotated[float, typer.Option(min=0.001, help="Answer tokens a second.")] = 40.0,
-    as_json: opt.Json = False,
-) -> None:
-    """Say what a suite would ask, how long that takes and what it costs. Sends nothing.
-
-    Without a suite, lists the bundled ones.
-    """
-    from bunny_probe.suites import bundled, load
-
-    if not suite:
-        suites = {name: load(path).description for name, path in bundled().items() if _is_suite(path)}
-        if as_json:
-            _print_json(suites)
-            return
-        listing = Table("suite", "asks", box=None, header_style="bold")
-        for name, description in suites.items():
-            listing.add_row(name, description)
-        _out.print(listing)
-        return
-    from bunny_probe.campaign import load_plan
-
-    loaded = load_plan(suite)
-    totals = _totals(loaded)
-    seconds = totals["prompt_tokens"] / prefill_rate + totals["answer_tokens"] / decode_rate
-    dollars = None
-    if price_prompt is not None or price_completion is not None:
-        dollars = (
-            totals["prompt_tokens"] * (price_prompt or 0.0)
-            + totals["answer_tokens"] * (price_completion or 0.0)
-        ) / 1e6
-    if as_json:
-        rows = [asdict(row) for row in loaded.rows()]
-        _print_json(
-            {
-                "suite": loaded.suite.name,
-                **totals,
-                "seconds_at_most": seconds,
-                "dollars_at_most": dollars,
-                "rows": rows,
-            }
-        )
-        return
-    _out.print(_plan_table(loaded))
-    _out.print(
-        f"{totals['trials']:,} requests, {totals['prompt_tokens']:,} prompt tokens, at most "
-        f"{totals['answer_tokens']:,} answer tokens"
-        + (
-            f" ({totals['natural_length']:,} requests at their natural length are not in the token count)"
-            if totals["natural_length"]
-            else ""
-        )
-    )
-    _out.print(
-        f"at {prefill_rate:,.0f} prompt and {decode_rate:,.0f} answer tokens a second, one request at a time: "
-        f"at most {_duration(seconds)}; a server that keeps shared prefixes needs less"
-    )
-    if dollars is not None:
-        _out.print(f"at the given prices: at most ${dollars:,.4f}")
-
-
-@app.command()
+@opt.takes(whom=opt.target, bounds=make_bounds)
 def run(
     suite: opt.SuiteName,
     run_file: Annotated[Path, typer.Option("--run", help="The run file; made, or gone on with.")],
-    endpoint: opt.EndpointUrl = "engine",
-    model: opt.ModelName = "",
-    key_env: opt.KeyEnv = "",
-    dialect: opt.Dialect = "openai-chat",
-    header: opt.Header = None,
-    tokenizer: opt.Tokenizer = "",
-    allow_insecure: opt.AllowInsecure = False,
+    whom: Target,
+    bounds: Bounds,
     concurrency: opt.Concurrency = 1,
-    max_calls: Annotated[int | None, typer.Option(min=0, help="Stop before call number N+1.")] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Stop before this many tokens are exceeded.")
-    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Ask a suite's probes, keep every answer, score them.
@@ -122,13 +44,13 @@ def run(
     from bunny_probe.campaign import load_plan, observe, score_run
 
     loaded = load_plan(suite)
-    whom = opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure)
     observed = observe(
         loaded,
         whom,
         run_file,
-        concurrency=concurrency,
-        budget=_budget(max_calls, max_tokens),
+        # On a clock, how many are under way is the server's doing.
+        concurrency=_ON_A_CLOCK if bounds.rate and concurrency == 1 else concurrency,
+        bounds=bounds,
         on_status=opt.status,
     )
     scored = score_run(run_file)
@@ -140,14 +62,10 @@ def run(
 
 
 @app.command()
+@opt.takes(whom=opt.target, bounds=make_bounds, without=("rate", "arrivals"))
 def diagnose(
-    endpoint: opt.EndpointUrl = "engine",
-    model: opt.ModelName = "",
-    key_env: opt.KeyEnv = "",
-    dialect: opt.Dialect = "openai-chat",
-    header: opt.Header = None,
-    tokenizer: opt.Tokenizer = "",
-    allow_insecure: opt.AllowInsecure = False,
+    whom: Target,
+    bounds: Bounds,
     profile: Annotated[str, typer.Option(help="quick (minutes on a laptop) or standard.")] = "quick",
     suite: Annotated[str, typer.Option(help="A suite instead of a profile's.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for run, notebook and report.")] = None,
@@ -163,26 +81,26 @@ def diagnose(
     from bunny_probe.campaign import load_plan, observe, score_run
     from bunny_probe.reports.html import execute, write_html
     from bunny_probe.resources import resource_dir
+    from bunny_probe.runs import estimate
 
     if profile not in PROFILES:
         raise UsageError(unknown_choice("profile", profile, PROFILES))
     loaded = load_plan(suite or PROFILES[profile])
-    whom = opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure)
     folder = out or Path("reports") / loaded.suite.name
     run_file, notebook, report = folder / "run.db", folder / "report.ipynb", folder / "report.html"
-    totals = _totals(loaded)
-    opt.status(f"{loaded.suite.name}: {totals['trials']:,} requests, {totals['prompt_tokens']:,} prompt tokens")
-    observed = observe(loaded, whom, run_file, concurrency=concurrency, on_status=opt.status)
+    told = estimate(loaded.trials)
+    opt.status(f"{loaded.suite.name}: {told.calls:,} requests, {told.prompt_tokens:,} prompt tokens")
+    observed = observe(loaded, whom, run_file, concurrency=concurrency, bounds=bounds, on_status=opt.status)
     scored = score_run(run_file)
     parameters: dict[str, Any] = {
-        "endpoint": endpoint,
-        "model": model,
+        "endpoint": whom.endpoint,
+        "model": whom.model,
         "suite": suite or loaded.suite.name,
         "release": release,
         "run_path": str(run_file.resolve()),
-        "key_env": key_env,
-        "dialect": dialect,
-        "tokenizer": tokenizer,
+        "key_env": whom.key_env or "",
+        "dialect": whom.dialect,
+        "tokenizer": whom.tokenizer or "",
     }
     execute(resource_dir("notebooks") / "diagnose.ipynb", notebook, parameters, on_status=opt.status)
     write_html(notebook, report, title=f"{observed.endpoint}: {loaded.suite.name}")
@@ -226,7 +144,9 @@ def score(
 
 
 @app.command()
+@opt.takes(whom=opt.target)
 def export(
+    *,
     source: Annotated[str, typer.Argument(help="A run file, or a suite (bundled name or TOML file).")],
     export_format: Annotated[str, typer.Option("--format", help="jsonl")] = "jsonl",
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output without.")] = None,
@@ -234,13 +154,7 @@ def export(
         bool,
         typer.Option("--with-observations", help="Add outcome, text, score and prompt_tokens (runs only)."),
     ] = False,
-    endpoint: opt.EndpointUrl = "engine",
-    model: opt.ModelName = "",
-    key_env: opt.KeyEnv = "",
-    dialect: opt.Dialect = "openai-chat",
-    header: opt.Header = None,
-    tokenizer: opt.Tokenizer = "",
-    allow_insecure: opt.AllowInsecure = False,
+    whom: Target,
 ) -> None:
     """Write the probes, and what came back, in a format that another tool loads.
 
@@ -250,55 +164,28 @@ def export(
 
     if export_format not in FORMATS:
         raise UsageError(unknown_choice("format", export_format, FORMATS))
-    whom = opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure)
     count = export_source(
         source, export_format, out, whom, with_observations=with_observations, on_status=opt.status
     )
     _err.print(f"{count:,} lines{f' in {out}' if out else ''}", markup=False)
 
 
+@app.command()
+def frame(
+    run_files: Annotated[list[Path], typer.Argument(help="Run files.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("observations.parquet"),
+) -> None:
+    """Write the observations of runs as one Parquet file: a row each, the columns that analysis reads.
+
+    In parts, so that a million observations need no more memory than a few thousand.
+    """
+    from bunny_probe.runs import to_parquet
+
+    count = to_parquet(run_files, out)
+    _err.print(f"{count:,} observations in {out}", markup=False)
+
+
 # ── what a person or a program reads ────────────────────────────────────────────────────────────────
-
-
-def _is_suite(path: Path) -> bool:
-    """Template files lie beside the suites; they hold no [[probe]] table."""
-    return "[[probe]]" in path.read_text("utf-8")
-
-
-def _totals(loaded: Plan) -> dict[str, int]:
-    rows = loaded.rows()
-    return {
-        "trials": sum(row.trials for row in rows),
-        "prompt_tokens": sum(row.prompt_tokens or 0 for row in rows),
-        "answer_tokens": sum(row.answer_tokens for row in rows),
-        "natural_length": sum(row.trials for row in rows if row.prompt_tokens is None),
-    }
-
-
-def _plan_table(loaded: Plan) -> Table:
-    table = Table(box=None, header_style="bold", title=f"{loaded.suite.name}: {loaded.suite.description}")
-    table.title_justify = "left"
-    for name in ("family", "task"):
-        table.add_column(name)
-    for name in ("length", "requests", "documents", "prompt tokens", "answer tokens"):
-        table.add_column(name, justify="right")
-    for row in loaded.rows():
-        table.add_row(
-            row.family,
-            row.task,
-            "natural" if row.length_tokens is None else f"{row.length_tokens:,}",
-            f"{row.trials:,}",
-            f"{row.documents:,}",
-            "-" if row.prompt_tokens is None else f"{row.prompt_tokens:,}",
-            f"{row.answer_tokens:,}",
-        )
-    return table
-
-
-def _budget(calls: int | None, tokens: int | None) -> Budget | None:
-    from bunny_probe.runs import Budget
-
-    return None if calls is None and tokens is None else Budget(calls=calls, tokens=tokens)
 
 
 def _summary(
@@ -316,7 +203,11 @@ def _summary(
         "attempts": 0 if made is None else made.attempts,
         "prompt_tokens": 0 if made is None else made.prompt_tokens,
         "completion_tokens": 0 if made is None else made.completion_tokens,
+        "dollars": None if made is None else made.cost,
         "elapsed_s": 0.0 if made is None else round(made.elapsed_s, 3),
+        "worst_client_lag_s": None if made is None else made.worst_lag_s,
+        "timings_invalid": 0 if made is None else made.invalid_timings,
+        "spent_on_reasoning": 0 if made is None else made.spent_on_reasoning,
         "scored": scored,
     }
     return summary
@@ -326,18 +217,27 @@ def _print_summary(summary: dict[str, Any]) -> None:
     outcomes = ", ".join(f"{count:,} {name}" for name, count in summary["outcomes"].items())
     _out.print(
         f"{summary['endpoint']}: {summary['asked']:,} asked now ({outcomes or 'nothing was left to ask'}), "
-        f"{summary['already']:,} of {summary['trials']:,} from before, {_duration(summary['elapsed_s'])}",
+        f"{summary['already']:,} of {summary['trials']:,} from before, {opt.duration(summary['elapsed_s'])}",
         markup=False,
     )
     if summary["unasked"]:
         _out.print(f"{summary['unasked']:,} prompts could not be built; see the report", markup=False)
+    if summary["dollars"]:
+        _out.print(f"spent: ${summary['dollars']:,.4f}", markup=False)
+    if summary["timings_invalid"]:
+        _out.print(
+            f"warning: {summary['timings_invalid']:,} of {summary['attempts']:,} attempts have invalid times: "
+            f"this client was up to {summary['worst_client_lag_s'] * 1e3:,.0f} ms late itself. Use fewer at "
+            "once, or a machine with more room",
+            markup=False,
+        )
+    if summary["spent_on_reasoning"]:
+        _out.print(
+            f"warning: {summary['spent_on_reasoning']:,} answers never came: reasoning spent their limit. "
+            "Allow more with --reasoning-tokens",
+            markup=False,
+        )
     _out.print(f"run: {summary['run']}", markup=False)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _print_json(value: Any) -> None:

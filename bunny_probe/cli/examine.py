@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bunny_probe.campaign import reach, renderer
+from bunny_probe.campaign import Target, reach, renderer
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
 from bunny_probe.cli.options import status
@@ -28,13 +28,9 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failure": "red", "unknown": "di
 
 
 @app.command()
+@opt.takes(whom=opt.target, without=("tokenizer",))
 def doctor(
-    endpoint: opt.EndpointUrl = "engine",
-    model: opt.ModelName = "",
-    key_env: opt.KeyEnv = "",
-    dialect: opt.Dialect = "openai-chat",
-    header: opt.Header = None,
-    allow_insecure: opt.AllowInsecure = False,
+    whom: Target,
     search_context: Annotated[
         bool,
         typer.Option("--search-context", help="Look for the context limit; costs long prompts."),
@@ -44,12 +40,12 @@ def doctor(
 ) -> None:
     """Examine an endpoint: key, model, streaming, usage, log-probabilities, seed, penalties, limits, clock.
 
-    Says what is wrong and what to do about it. About a dozen short requests.
+    Says what is wrong and what to do about it. About a dozen short requests. What it finds is kept, and later
+    runs against the endpoint look at it before they ask.
     """
+    from bunny_probe.endpoints.capabilities import remember
     from bunny_probe.endpoints.doctor import examine
     from bunny_probe.runs import run_sync
-
-    whom = opt.target(endpoint, model, key_env, dialect, header, "", allow_insecure)
 
     with reach(whom, status) as spec:
 
@@ -58,6 +54,11 @@ def doctor(
                 return await examine(opened, search_context=search_context, most_tokens=most_tokens)
 
         found = run_sync(look)
+    if found.examined:
+        try:
+            remember(found.fingerprint, found.capabilities)
+        except OSError as error:
+            status(f"the record of what was found could not be kept: {error}")
     if as_json:
         typer.echo(json.dumps({**asdict(found), "usable": found.usable}, ensure_ascii=False, allow_nan=False))
     else:
@@ -74,14 +75,9 @@ def doctor(
 
 
 @app.command()
+@opt.takes(whom=opt.target)
 def load(
-    endpoint: opt.EndpointUrl = "engine",
-    model: opt.ModelName = "",
-    key_env: opt.KeyEnv = "",
-    dialect: opt.Dialect = "openai-chat",
-    header: opt.Header = None,
-    tokenizer: opt.Tokenizer = "",
-    allow_insecure: opt.AllowInsecure = False,
+    whom: Target,
     lengths: Annotated[str, typer.Option(help="Prompt tokens, separated by commas.")] = "256,1024,4096",
     concurrencies: Annotated[str, typer.Option(help="Requests in flight.")] = "1,4,8,16,20",
     requests: Annotated[int, typer.Option(min=1, help="Requests a cell, after the warm-up.")] = 40,
@@ -96,7 +92,6 @@ def load(
     from bunny_probe.runs.load import load_table
 
     cells = _numbers("--lengths", lengths), _numbers("--concurrencies", concurrencies)
-    whom = opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure)
     with reach(whom, status) as spec, renderer(spec, whom.tokenizer) as render:
 
         async def measure() -> list[LoadRow]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,14 +20,18 @@ __all__ = [
     "Concurrency",
     "Dialect",
     "EndpointUrl",
+    "Field",
     "Header",
     "Json",
     "KeyEnv",
     "ModelName",
+    "ReasoningTokens",
     "RunFile",
     "SuiteName",
     "Tokenizer",
+    "duration",
     "status",
+    "takes",
     "target",
 ]
 
@@ -59,7 +67,10 @@ KeyEnv = Annotated[
     ),
 ]
 Dialect = Annotated[
-    str, typer.Option(help="openai-chat, openai-completions or anthropic-messages.", rich_help_panel=_WHO)
+    str,
+    typer.Option(
+        help="openai-chat, openai-completions, anthropic-messages or openrouter.", rich_help_panel=_WHO
+    ),
 ]
 Header = Annotated[
     list[str] | None,
@@ -91,33 +102,110 @@ Concurrency = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.", rich_help_panel=_HOW)]
 
 
+Field = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        help="NAME=JSON, a further field of each request's body, such as "
+        'provider=\'{"order": ["DeepInfra"]}\'. May be repeated.',
+        rich_help_panel=_WHO,
+    ),
+]
+ReasoningTokens = Annotated[
+    int,
+    typer.Option(
+        "--reasoning-tokens",
+        min=0,
+        help="Room for a reasoning model's thoughts, on top of each answer's own limit.",
+        rich_help_panel=_WHO,
+    ),
+]
+
+
 def target(
-    endpoint: str,
-    model: str,
-    key_env: str,
-    dialect: str,
-    header: list[str] | None,
-    tokenizer: str,
-    allow_insecure: bool,
+    endpoint: EndpointUrl = "engine",
+    model: ModelName = "",
+    key_env: KeyEnv = "",
+    dialect: Dialect = "openai-chat",
+    header: Header = None,
+    tokenizer: Tokenizer = "",
+    allow_insecure: AllowInsecure = False,
+    field: Field = None,
+    reasoning_tokens: ReasoningTokens = 0,
 ) -> Target:
-    """The endpoint that these options name. Raises UsageError for a malformed header."""
-    headers = {}
-    for item in header or []:
-        name, equals, value = item.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"--header {item.partition('=')[0]!r}: write NAME=VALUE")
-        headers[name.strip()] = value.strip()
+    """The endpoint that these options name; `takes(whom=target)` gives them to a command.
+
+    Raises UsageError for a malformed header or field.
+    """
+    fields: dict[str, Any] = {}
+    for name, value in _pairs("--field", field):
+        try:
+            fields[name] = json.loads(value)
+        except ValueError:
+            raise UsageError(
+                f"--field {name}: its value is not JSON (a text needs quotes of its own)"
+            ) from None
     return Target(
         endpoint=endpoint,
         model=model,
         dialect=dialect,
         key_env=key_env or None,
-        headers=headers,
+        headers=dict(_pairs("--header", header)),
+        options=fields,
         tokenizer=tokenizer or None,
+        reasoning_tokens=reasoning_tokens,
         allow_insecure=allow_insecure,
     )
+
+
+def _pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
+    for item in given or []:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} {name!r}: write NAME=VALUE")
+        yield name.strip(), value.strip()
+
+
+def takes(
+    *, without: Sequence[str] = (), **made: Callable[..., Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """For a command that wants a thing that several options make: `takes(whom=target)` replaces its parameter
+    `whom` by the options of `target`, but for those in `without`, and hands in what `target` makes of them."""
+    options = {
+        thing: {name: parameter for name, parameter in _parameters(make).items() if name not in without}
+        for thing, make in made.items()
+    }
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        shown: dict[str, inspect.Parameter] = {}
+        for name, parameter in _parameters(command).items():
+            shown |= options.get(name, {name: parameter})
+
+        @wraps(command)
+        def called(**given: Any) -> None:
+            for thing, make in made.items():
+                given[thing] = make(**{name: given.pop(name) for name in options[thing]})
+            command(**given)
+
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown.values()]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return called
+
+    return decorate
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function, eval_str=True).parameters)
 
 
 def status(text: str) -> None:
     """A line about the work, for a person: dim, on stderr."""
     Console(stderr=True, soft_wrap=True, highlight=False).print(text, style="dim", markup=False)
+
+
+def duration(seconds: float) -> str:
+    """A length of time for a person."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -59,15 +59,10 @@ def phantom(
 
 
 @app.command()
+@opt.takes(whom=opt.target)
 def window(
     run_file: Annotated[Path, typer.Option("--run", help="The run file; made, or gone on with.")],
-    endpoint: opt.EndpointUrl = "engine",
-    model: opt.ModelName = "",
-    key_env: opt.KeyEnv = "",
-    dialect: opt.Dialect = "openai-chat",
-    header: opt.Header = None,
-    tokenizer: opt.Tokenizer = "",
-    allow_insecure: opt.AllowInsecure = False,
+    whom: Target,
     shortest: Annotated[int, typer.Option(min=256, help="Shortest prompt, in tokens.")] = 512,
     longest: Annotated[int, typer.Option(max=1_048_576, help="Longest prompt, in tokens.")] = 4096,
     fraction: Annotated[
@@ -95,7 +90,7 @@ def window(
     if shortest >= longest:
         raise UsageError(f"--shortest {shortest:,} must be below --longest {longest:,}")
     found = search_window(
-        opt.target(endpoint, model, key_env, dialect, header, tokenizer, allow_insecure),
+        whom,
         run_file,
         WindowSearch(shortest, longest, fraction, width, budget, repeats=repeats),
         domain=domain,
@@ -113,18 +108,15 @@ def window(
 
 
 @app.command()
+@opt.takes(whom=opt.target, without=("tokenizer",))
 def judge(
+    *,
     run_file: opt.RunFile,
     counted_by: Annotated[
         str, typer.Option(help="URL (or 'engine') of the endpoint whose /tokenize counted the run's prompts.")
     ] = "engine",
     scorer: Annotated[str, typer.Option(help="judge, reward or likelihood.")] = "judge",
-    endpoint: opt.EndpointUrl = "engine",
-    model: opt.ModelName = "",
-    key_env: opt.KeyEnv = "",
-    dialect: opt.Dialect = "openai-chat",
-    header: opt.Header = None,
-    allow_insecure: opt.AllowInsecure = False,
+    whom: Target,
     rubric: Annotated[str, typer.Option(help="What the judge grades by; empty: a plain one.")] = "",
     votes: Annotated[int, typer.Option(min=1, max=64, help="Votes an answer, half in each order.")] = 4,
     concurrency: opt.Concurrency = 4,
@@ -136,7 +128,7 @@ def judge(
     count = judge_run(
         run_file,
         scorer,
-        opt.target(endpoint, model, key_env, dialect, header, "", allow_insecure),
+        whom,
         counted_by=Target(endpoint=counted_by),
         params=params,
         concurrency=concurrency,

@@ -19,7 +19,7 @@ import aiohttp
 import orjson
 
 from bunny_probe.endpoints.auth import credentials
-from bunny_probe.endpoints.dialects import dialect
+from bunny_probe.endpoints.dialects import Request, dialect
 from bunny_probe.endpoints.lag import LagMeter
 from bunny_probe.endpoints.proxies import proxy_for
 from bunny_probe.endpoints.reading import StreamReader
@@ -139,8 +139,7 @@ class Endpoint:
         tolerance: float = 0.0,
     ) -> Exchanged:
         """Exactly one HTTP exchange; see `attempt`. For callers that count or limit exchanges."""
-        request = self.dialect.request(self.spec.model, messages, decoding, frozenset(self.dropped))
-        body = {**request.body, **self.spec.options}
+        request, body = self._request(messages, decoding)
         encoded = _encode(body)
         reader = StreamReader(self.dialect)
         # One request a turn of the loop: sixty made in one turn would hold up every stream that runs.
@@ -176,6 +175,15 @@ class Endpoint:
             lag_ns=lag.worst,
         )
         return Exchanged(self._clean(attempt))
+
+    def _request(self, messages: Sequence[Message], decoding: Decoding) -> tuple[Request, dict[str, Any]]:
+        """What is asked, and the whole body of it."""
+        more, thoughts = self.spec.options, self.spec.reasoning_tokens
+        if thoughts:
+            decoding = replace(decoding, max_tokens=decoding.max_tokens + thoughts)
+            more = {**self.dialect.reasoning(thoughts), **more}
+        request = self.dialect.request(self.spec.model, messages, decoding, frozenset(self.dropped))
+        return request, {**request.body, **more} if more else request.body
 
     async def aclose(self) -> None:
         if self._http is not None:

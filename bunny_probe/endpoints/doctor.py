@@ -11,8 +11,11 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
+from bunny_probe.endpoints.capabilities import Capabilities
 from bunny_probe.endpoints.client import Endpoint
 from bunny_probe.endpoints.context_limit import find_context_limit
+from bunny_probe.endpoints.credit import key_limits
+from bunny_probe.endpoints.echo import echo
 from bunny_probe.endpoints.preflight import error_for, model_cards
 from bunny_probe.errors import BunnyError
 from bunny_probe.records import Attempt, Decoding, Message, Outcome
@@ -37,32 +40,16 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What later steps may count on. None: could not be told."""
-
-    streams: bool | None = None
-    usage: bool | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None  # most alternatives seen
-    token_bytes: bool | None = None
-    seed: bool | None = None
-    stop: bool | None = None
-    penalties: bool | None = None
-    output_limit: bool | None = None  # max_tokens is kept
-    prompt_cache: bool | None = None  # cached prompt tokens are told
-    context_limit: int | None = None  # prompt tokens
-    context_limit_source: Literal["listed", "searched"] | None = None
-    truncates_silently: bool | None = None
-    clock_skew_s: float | None = None  # the server's clock minus ours
-    dropped_fields: tuple[str, ...] = ()  # optional fields that it would not take
-
-
-@dataclass(frozen=True, slots=True)
 class Diagnosis:
     endpoint: str  # for people
     fingerprint: str
     findings: tuple[Finding, ...]
     capabilities: Capabilities = field(default_factory=Capabilities)
+
+    @property
+    def examined(self) -> bool:
+        """Whether it answered at all, so that the capabilities say something of it."""
+        return any(finding.step == "usage" for finding in self.findings)
 
     @property
     def usable(self) -> bool:
@@ -108,8 +95,13 @@ class _Examination:
         if (error := error_for(self._endpoint.spec, first)) is not None:
             yield Finding("answer", "failure", str(error), "nothing else was examined")
             return
-        for finding in (self._answer(first), self._streaming(first), self._usage(first), self._logprobs(first)):
-            yield finding
+        if (credit := await key_limits(self._endpoint)) is not None:
+            spent = credit.left is not None and credit.left <= 0
+            advice = "top it up, or raise the key's limit" if spent else ""
+            yield Finding("credit", "failure" if spent else "ok", credit.told(), advice)
+        for look in (self._answer, self._streaming, self._usage, self._logprobs, self._reasoning):
+            yield look(first)
+        yield await self._echo()
         yield await self._stop()
         yield await self._limit()
         yield await self._seed()
@@ -144,7 +136,9 @@ class _Examination:
     def _answer(self, first: Attempt) -> Finding:
         if first.outcome in (Outcome.ANSWERED, Outcome.OUTPUT_BUDGET):
             return Finding("answer", "ok", f"{first.outcome.value}: {first.evidence}")
-        advice = "raise the answer limit: reasoning spends it first" if first.reasoning else "see its outcome"
+        if first.outcome is Outcome.EMPTY and first.reasoning:
+            return Finding("answer", "warning", f"{first.outcome.value}: {first.evidence}", "see reasoning")
+        advice = "see its outcome"
         return Finding("answer", "failure", f"{first.outcome.value}: {first.evidence}", advice)
 
     def _streaming(self, first: Attempt) -> Finding:
@@ -187,6 +181,31 @@ class _Examination:
             return Finding("logprobs", "warning", "without alternatives", "entropies have no lower bound")
         return Finding("logprobs", "ok", f"with {most} alternatives a token")
 
+    def _reasoning(self, first: Attempt) -> Finding:
+        spent = first.usage.reasoning_tokens
+        reasons = bool(first.reasoning or spent)
+        self._know(reasons=reasons, reasoning_tokens=spent if reasons else None)
+        if not reasons:
+            return Finding("reasoning", "ok", "answers without reasoning that is told")
+        told = "" if spent is None else f" of {spent:,} tokens"
+        if first.text:
+            return Finding(
+                "reasoning", "ok", f"reasons first{told}", "grant it room of its own: --reasoning-tokens"
+            )
+        return Finding(
+            "reasoning",
+            "warning",
+            f"its reasoning{told} left no room for an answer of {_PLAIN.max_tokens} tokens",
+            "grant it room of its own, such as --reasoning-tokens 4096, or pay for answers that never come",
+        )
+
+    async def _echo(self) -> Finding:
+        echoed = await echo(self._endpoint, "The keeper wrote the weather down.")
+        self._know(echo=echoed is not None)
+        if echoed is None:
+            return Finding("echo", "ok", "prompt log-probabilities are not offered")
+        return Finding("echo", "ok", f"log-probabilities of a prompt's own {len(echoed.text)} tokens")
+
     async def _stop(self) -> Finding:
         attempt = await self._ask(_COUNT, replace(_PLAIN, stop=(" 5",)))
         if "stop" in attempt.dropped_fields or "stop_sequences" in attempt.dropped_fields:
@@ -205,8 +224,9 @@ class _Examination:
     async def _limit(self) -> Finding:
         attempt = await self._ask(_INVENT, replace(_PLAIN, max_tokens=3))
         spent = attempt.usage.completion_tokens if attempt.usage.source != "chunks" else None
-        kept = attempt.outcome is Outcome.OUTPUT_BUDGET and (spent is None or spent <= 3)
-        if spent is not None and spent > 3:
+        most = 3 + self._endpoint.spec.reasoning_tokens
+        kept = attempt.outcome is Outcome.OUTPUT_BUDGET and (spent is None or spent <= most)
+        if spent is not None and spent > most:
             self._know(output_limit=False)
             return Finding(
                 "limit", "failure", "the answer goes beyond max_tokens", "costs cannot be bounded here"

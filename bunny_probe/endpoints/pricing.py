@@ -33,6 +33,15 @@ class Price:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UsageError(f"a price's {name} must be a number of dollars of at least 0")
 
+    def told(self) -> str:
+        """The price in words, with where it comes from."""
+        where = {
+            "given": "given price",
+            "provider": "provider's own price",
+            "table": self.note or "table's price",
+        }
+        return f"{where[self.source]} of ${self.prompt:g} and ${self.completion:g} a million tokens"
+
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         return self.request + (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 

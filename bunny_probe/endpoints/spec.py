@@ -15,6 +15,10 @@ from bunny_probe.records import content_hash
 __all__ = ["EndpointSpec", "Timeouts"]
 
 _OPERATIONS = ("/chat/completions", "/completions", "/messages", "/models")
+# Written by the dialect for each request; another value would break what a budget reserves or a reader expects.
+_OWN_FIELDS = frozenset(
+    {"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of", "echo"}
+)
 _CREDENTIAL_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -52,6 +56,7 @@ class EndpointSpec:
     key_env: str | None = None  # environment variable that holds the key; None: no key is sent
     headers: Mapping[str, str] = field(default_factory=dict)  # sent with each request
     options: Mapping[str, Any] = field(default_factory=dict)  # further fields of the request body, JSON values
+    reasoning_tokens: int = 0  # for a reasoning model's thoughts, on top of what a decoding allows the answer
     timeouts: Timeouts = field(default_factory=Timeouts)
     max_response_bytes: int = 64 * 1024 * 1024
     proxy: str | None = None  # None: the environment's proxy, which loopback never uses
@@ -68,6 +73,10 @@ class EndpointSpec:
             raise UsageError(unknown_choice("dialect", self.dialect, dialect_names()))
         if not self.model or self.model != self.model.strip():
             raise UsageError(f"the model must be named, without white space around it (got {self.model!r})")
+        if taken := sorted(_OWN_FIELDS & self.options.keys()):
+            raise UsageError(f"the request field {taken[0]} is not free: it comes with each probe's decoding")
+        if self.reasoning_tokens < 0:
+            raise UsageError("reasoning_tokens must be at least 0")
         if self.max_response_bytes < 1:
             raise UsageError("max_response_bytes must be positive")
         for name, value in self.headers.items():
@@ -76,7 +85,8 @@ class EndpointSpec:
     @property
     def fingerprint(self) -> str:
         """Content hash of what decides behaviour: where, which dialect, which model, which options."""
-        return content_hash([self.place or self.url, self.dialect, self.model, self.options])
+        content: list[Any] = [self.place or self.url, self.dialect, self.model, self.options]
+        return content_hash(content + ([self.reasoning_tokens] if self.reasoning_tokens else []))
 
     @property
     def host(self) -> str:

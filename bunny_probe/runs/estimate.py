@@ -37,20 +37,25 @@ def estimate(
     concurrency: int = 1,
     requests_per_minute: int | None = None,
     tokens_per_minute: int | None = None,
+    reasoning_tokens: int = 0,
+    rate: float | None = None,
 ) -> Estimate:
     """`prefill_rate`, `decode_rate`: tokens a second of one request; both are needed for a time, unless a rate
-    limit alone decides it. The time is that of answers at their limit, so an upper one for that speed."""
+    limit alone decides it. The time is that of answers at their limit, so an upper one for that speed.
+    `reasoning_tokens`: allowed on top of each answer. `rate`: requests a second of an open loop,
+    whose time is the clock's."""
     lengths = [_length(trial.probe) for trial in trials]
     prompt = sum(lengths)
-    answer = sum(trial.decoding.max_tokens for trial in trials)
+    answers = [trial.decoding.max_tokens + reasoning_tokens for trial in trials]
+    answer = sum(answers)
     dollars = None
     if price is not None:
-        dollars = sum(
-            price.cost(length, trial.decoding.max_tokens) for length, trial in zip(lengths, trials, strict=True)
-        )
+        dollars = sum(map(price.cost, lengths, answers))
     bounds = []
-    if prefill_rate and decode_rate:
+    if prefill_rate and decode_rate and not rate:
         bounds.append((prompt / prefill_rate + answer / decode_rate) / max(1, concurrency))
+    if rate:
+        bounds.append(len(trials) / rate)
     if requests_per_minute:
         bounds.append((len(trials) - 1) // requests_per_minute * 60.0 if trials else 0.0)
     if tokens_per_minute:

@@ -31,7 +31,8 @@ _PART = 4096
 
 _QUERY = """
 SELECT probes.id AS probe_id, endpoints.name AS endpoint, endpoints.fingerprint AS endpoint_id, endpoints.model,
-    trials.repeat, probes.family, probes.task, probes.variant, probes.language, probes.domain,
+    attempts.reported_model, trials.repeat,
+    probes.family, probes.task, probes.variant, probes.language, probes.domain,
     coalesce(probes.length_tokens, observations.intended_tokens) AS length_tokens, probes.depth, probes.seed,
     probes.cluster, decodings.id AS decoding_id,
     json_extract(decodings.content, '$.temperature') AS temperature,
@@ -41,9 +42,16 @@ SELECT probes.id AS probe_id, endpoints.name AS endpoint, endpoints.fingerprint 
     json_extract(decodings.content, '$.seed') AS decoding_seed,
     attempts.outcome, observations.attempts, attempts.text, attempts.stop_reason, attempts.evidence,
     probes.scorer, scores.value AS score, scores.label, probes.chance, scores.reason,
-    attempts.prompt_tokens, attempts.completion_tokens, attempts.cached_tokens, attempts.cost,
-    attempts.first_content / 1e9 AS ttft_s, attempts."end" / 1e9 AS latency_s, attempts.valid AS timing_valid,
-    attempts.started_at, attempts.trace
+    attempts.prompt_tokens, attempts.completion_tokens, attempts.usage_source, attempts.reasoning_tokens,
+    attempts.cached_tokens, attempts.cost,
+    attempts.first_content / 1e9 AS ttft_s, attempts."end" / 1e9 AS latency_s,
+    attempts.first_reasoning / 1e9 AS reasoning_ttft_s,
+    (attempts.first_content - attempts.scheduled) / 1e9 AS ttft_scheduled_s,
+    (attempts."end" - attempts.scheduled) / 1e9 AS latency_scheduled_s,
+    CASE WHEN usage_source = 'usage' THEN completion_tokens - coalesce(reasoning_tokens, 0) END
+        AS answer_tokens,
+    attempts.first_content, attempts.last_content, attempts.valid AS timing_valid,
+    attempts.client_lag / 1e9 AS client_lag_s, attempts.in_flight, attempts.started_at, attempts.trace
 FROM observations
     JOIN trials ON trials.id = observations.trial_id
     JOIN attempts ON attempts.id = observations.attempt_id
@@ -77,12 +85,27 @@ def frame_parts(path: str | Path, rows: int = _PART) -> Iterator[pd.DataFrame]:
 
 
 def _part(rows: list[sqlite3.Row]) -> pd.DataFrame:
-    plain = [name for name in rows[0].keys() if name != "trace"]  # noqa: SIM118 (a Row iterates over values)
+    plain = [name for name in rows[0].keys() if name in COLUMNS]  # noqa: SIM118 (a Row iterates over values)
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in plain}
     columns["answered"] = [row["outcome"] == Outcome.ANSWERED for row in rows]
     columns["timing_valid"] = [None if value is None else bool(value) for value in columns["timing_valid"]]
     columns |= _trace_columns([row["trace"] for row in rows])
+    columns |= _pace_columns(rows, columns.pop("chunks"))
     return _typed(columns)
+
+
+def _pace_columns(rows: list[sqlite3.Row], chunks: Any) -> dict[str, Any]:
+    """Time a token and tokens a chunk by the server's own count of tokens. NaN where it gave none."""
+    tokens = np.array([row["answer_tokens"] for row in rows], dtype=float)
+    first, last = (
+        np.array([row[name] for row in rows], dtype=float) for name in ("first_content", "last_content")
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {
+            # A single arrival has brought all tokens: there is no time between them to be had.
+            "tpot_s": np.where((tokens > 1) & (chunks > 1), (last - first) / 1e9 / (tokens - 1), np.nan),
+            "tokens_per_chunk": np.where((tokens > 0) & (chunks > 0), tokens / chunks, np.nan),
+        }
 
 
 def _typed(columns: dict[str, Any]) -> pd.DataFrame:
@@ -97,6 +120,7 @@ def _trace_columns(blobs: list[bytes | None]) -> dict[str, Any]:
     names = ("gap_p50_s", "gap_max_s", "mean_logprob", "entropy_low", "entropy_high")
     columns: dict[str, Any] = {name: np.full(size, np.nan) for name in names}
     columns |= {name: np.full(size, np.nan) for name in ("first_entropy_low", "first_entropy_high")}
+    columns["chunks"] = np.zeros(size)  # arrivals that brought content
     columns["tokens_traced"] = [None] * size
     columns["first_top"] = [None] * size
     rows: list[int] = []
@@ -108,6 +132,7 @@ def _trace_columns(blobs: list[bytes | None]) -> dict[str, Any]:
         numbers = trace_numbers(blob)
         # Tokens of one chunk share their arrival: a gap lies between chunks.
         moments = np.unique(np.frombuffer(numbers.arrival, dtype=np.int64))
+        columns["chunks"][index] = len(moments)
         if len(moments) > 1:
             gaps = np.diff(moments) / 1e9
             columns["gap_p50_s"][index] = np.median(gaps)

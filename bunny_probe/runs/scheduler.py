@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from bunny_probe.errors import BudgetSpent, BunnyError, LengthError
@@ -76,6 +77,7 @@ class RunSummary:
     elapsed_s: float = 0.0
     worst_lag_s: float = 0.0  # the client's own worst lateness
     invalid_timings: int = 0  # attempts whose times the client itself spoiled
+    spent_on_reasoning: int = 0  # answers that never came: reasoning spent all that they were allowed
 
     @property
     def answered(self) -> int:
@@ -136,6 +138,7 @@ class _Item:
     trial: Trial
     rendered: Rendered
     scheduled_ns: int | None
+    in_flight: int | None = None  # when it was last sent, itself included
 
 
 class _Stop(Exception):
@@ -247,7 +250,7 @@ class _Run:
                 await self._ask(item)
 
     async def _ask(self, item: _Item) -> None:
-        trial, rendered = item.trial, item.rendered
+        trial = item.trial
         made = 0
         began = time.monotonic()
         while True:
@@ -259,13 +262,13 @@ class _Run:
             attempt, refused = exchanged
             self._count(trial, attempt)
             if refused:  # an optional field; without it, ask at once
-                await self._record(trial, attempt, rendered, counts=False)
+                await self._record(item, attempt, counts=False)
                 continue
             made += 1
             delay = self._retries.delay(attempt, made, self._rng)
             error = self._health.judge(attempt, began, last=delay is None)
             counts = delay is None and error is None
-            await self._record(trial, attempt, rendered, counts=counts)
+            await self._record(item, attempt, counts=counts)
             if error is not None:
                 raise _Stop(error)
             if delay is None:
@@ -278,11 +281,12 @@ class _Run:
     async def _exchange(self, item: _Item) -> Exchanged | None:
         """One exchange within limits and budget; None when the budget does not allow it."""
         rendered, decoding = item.rendered, item.trial.decoding
-        granted = await self._limits.acquire((rendered.intended_tokens or 0) + decoding.max_tokens)
+        most = decoding.max_tokens + self._endpoint.spec.reasoning_tokens
+        granted = await self._limits.acquire((rendered.intended_tokens or 0) + most)
         attempt: Attempt | None = None
         key = id(item)
         try:
-            while (reservation := self._budget.reserve(rendered, decoding.max_tokens)) is None:
+            while (reservation := self._budget.reserve(rendered, most)) is None:
                 if not self._budget.open:
                     self._spent = BudgetSpent(
                         f"the next call could exceed the budget ({self._budget.told()}): what came is kept, "
@@ -292,6 +296,7 @@ class _Run:
                 self._settled.clear()  # others are under way, and may cost less than feared
                 await self._settled.wait()
             self._under_way[key] = time.perf_counter()
+            item.in_flight = len(self._under_way)
             try:
                 exchanged = await self._endpoint.exchange(
                     rendered.messages,
@@ -309,10 +314,18 @@ class _Run:
         finally:
             self._limits.release(granted, attempt)
 
-    async def _record(self, trial: Trial, attempt: Attempt, rendered: Rendered, *, counts: bool) -> None:
+    async def _record(self, item: _Item, attempt: Attempt, *, counts: bool) -> None:
         # Handed in without an await in between: a cancellation can no longer lose the attempt.
         await self._recorder.write(
-            lambda: self._store.record(trial, self._fingerprint, attempt, rendered, counts=counts)
+            partial(
+                self._store.record,
+                item.trial,
+                self._fingerprint,
+                attempt,
+                item.rendered,
+                counts=counts,
+                in_flight=item.in_flight,
+            )
         )
 
     async def _unasked(self, trial: Trial, reason: str) -> None:
@@ -338,6 +351,8 @@ class _Run:
     def _settle(self, trial: Trial, attempt: Attempt) -> None:
         self._summary.asked += 1
         self._summary.outcomes[attempt.outcome] += 1
+        if attempt.outcome is Outcome.OUTPUT_BUDGET and not attempt.text.strip():
+            self._summary.spent_on_reasoning += bool(attempt.reasoning or attempt.usage.reasoning_tokens)
         self._tokens_done += trial.probe.length_tokens or 0
         self._pace.settled(trial)
         self._report()
@@ -358,9 +373,16 @@ class _Run:
                 eta_s=self._pace.left(
                     now - self._start, sum(now - begun for begun in self._under_way.values())
                 ),
-                note=f"{failures} without an answer" if failures else "",
+                note=self._note(failures),
             )
         )
+
+    def _note(self, failures: int) -> str:
+        if not failures:
+            return ""
+        thought = self._summary.spent_on_reasoning
+        why = f", {thought} of them spent on reasoning: allow it more tokens" if thought else ""
+        return f"{failures} without an answer{why}"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -9,7 +9,7 @@ from bunny_probe.errors import RunError
 __all__ = ["check_schema", "create_schema"]
 
 APPLICATION_ID = 0x42554E59  # "BUNY"
-VERSION = 1
+VERSION = 2
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,6 +42,7 @@ CREATE TABLE attempts (
     first_event INTEGER, first_reasoning INTEGER, first_content INTEGER, last_content INTEGER, "end" INTEGER,
     connection_reused INTEGER, client_lag INTEGER, valid INTEGER, includes_sdk INTEGER,
     trace BLOB,
+    in_flight INTEGER,               -- requests of the run under way when it was sent, itself included
     UNIQUE (trial_id, number)
 );
 CREATE TABLE observations (
@@ -59,8 +60,12 @@ CREATE TABLE unasked (                -- trials whose prompt could not be built;
 
 
 def create_schema(connection: sqlite3.Connection) -> None:
-    """Write the tables into an empty file; does nothing to a run file."""
+    """Write the tables into an empty file; brings a run of the format before to this one."""
     if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 1:
+            connection.executescript(
+                "BEGIN; ALTER TABLE attempts ADD COLUMN in_flight INTEGER; PRAGMA user_version = 2; COMMIT;"
+            )
         return
     if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise RunError("the file is an SQLite database, but not a run of Space Bunny")
@@ -74,5 +79,7 @@ def check_schema(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise RunError("the file is not a run of Space Bunny")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == 1:
+        raise RunError("the run has the format before this one: `bunny-probe score` brings it to this one")
     if version != VERSION:
         raise RunError(f"the run has format {version}, this version of space-bunny reads {VERSION}")

@@ -42,8 +42,9 @@ __all__ = ["Store"]
 _QUOTED = ", ".join(f'"{name}"' for name in ATTEMPT_COLUMNS)
 _THE_TRIAL = "endpoint = ? AND probe_id = ? AND decoding_id = ? AND repeat = ?"
 _INSERT_ATTEMPT = (
-    f"INSERT INTO attempts (trial_id, number, {_QUOTED}) SELECT id, (SELECT coalesce(max(number), 0) + 1 "
-    f"FROM attempts WHERE trial_id = trials.id), {', '.join('?' * len(ATTEMPT_COLUMNS))} FROM trials "
+    f"INSERT INTO attempts (trial_id, number, {_QUOTED}, in_flight) "
+    "SELECT id, (SELECT coalesce(max(number), 0) + 1 "
+    f"FROM attempts WHERE trial_id = trials.id), {', '.join('?' * len(ATTEMPT_COLUMNS))}, ? FROM trials "
     f"WHERE {_THE_TRIAL} RETURNING trial_id, number, id"
 )
 _INSERT_TRIAL = "INSERT OR IGNORE INTO trials (endpoint, probe_id, decoding_id, repeat) VALUES (?, ?, ?, ?)"
@@ -162,14 +163,24 @@ class Store(Reader):
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────
 
-    def record(self, trial: Trial, endpoint: str, attempt: Attempt, rendered: Rendered, *, counts: bool) -> int:
+    def record(
+        self,
+        trial: Trial,
+        endpoint: str,
+        attempt: Attempt,
+        rendered: Rendered,
+        *,
+        counts: bool,
+        in_flight: int | None = None,
+    ) -> int:
         """Keep an attempt; durable on return. `counts`: it is the one that the observation is made of.
+        `in_flight`: requests of the run that were under way when it was sent, itself included.
 
         Gives the number of attempts that the trial has now. A new observation drops the scores of an old one.
         """
         with self._transaction() as db:
             key = _key(trial, endpoint)
-            made = db.execute(_INSERT_ATTEMPT, (*attempt_row(attempt), *key)).fetchall()
+            made = db.execute(_INSERT_ATTEMPT, (*attempt_row(attempt), in_flight, *key)).fetchall()
             if not made:
                 raise self._never_planned(trial)
             trial_id, number, attempt_id = made[0]

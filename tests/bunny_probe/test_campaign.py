@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from bunny_probe.bounds import Bounds
 from bunny_probe.campaign import Target, load_plan, observe, score_run, trial_keys
 from bunny_probe.errors import EndpointUnreachable, ModelNotFound, SuiteError, UsageError
 from bunny_probe.phantom import Behaviour, Phantom
-from bunny_probe.runs import Budget, Store, frame
+from bunny_probe.runs import Store, frame
 
 
 def test_a_campaign_asks_scores_and_needs_nobody_afterwards(suite_file: Path, tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_budget_stops_before_it_is_exceeded(suite_file: Path, tmp_path: Path, 
 
     plan, run, target = load_plan(suite_file), tmp_path / "run.db", Target(endpoint=phantom.url)
     with pytest.raises(BudgetSpent):
-        observe(plan, target, run, mode="none", budget=Budget(calls=5))
+        observe(plan, target, run, mode="none", bounds=Bounds(calls=5))
     assert len(frame(run)) == 5
     second = observe(plan, target, run, mode="none")
     assert second.summary is not None

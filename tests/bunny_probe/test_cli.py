@@ -44,7 +44,7 @@ def test_every_command_has_a_help_a_person_can_use(cli: Cli) -> None:
 
 def test_plan_sends_nothing_and_counts_everything(cli: Cli, suite_file: Path) -> None:
     """Calls, tokens, time and money before anything is sent."""
-    told = json.loads(cli("plan", suite_file, "--price-prompt", "1", "--json").stdout)
+    told = json.loads(cli("plan", suite_file, "--price", "1/0", "--json").stdout)
     assert told["trials"] == 21
     assert told["prompt_tokens"] == 6 * 400 + 6 * 800 + 9 * 600
     assert told["dollars_at_most"] == pytest.approx(told["prompt_tokens"] / 1e6)
@@ -137,7 +137,7 @@ def test_a_spent_budget_ends_with_its_own_code(
 ) -> None:
     """Code 4, and what came is kept."""
     run = tmp_path / "run.db"
-    done = cli("run", suite_file, "--endpoint", phantom.url, "--run", run, "--max-calls", "3")
+    done = cli("run", suite_file, "--endpoint", phantom.url, "--run", run, "--budget", "3 calls")
     assert done.returncode == 4, done.stderr
     assert (
         json.loads(cli("run", suite_file, "--endpoint", phantom.url, "--run", run, "--json").stdout)["already"]

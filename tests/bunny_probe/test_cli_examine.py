@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from subprocess import CompletedProcess
 
 from bunny_probe.phantom import Phantom
@@ -11,9 +12,11 @@ from bunny_probe.phantom import Phantom
 Cli = Callable[..., "CompletedProcess[str]"]
 
 
-def test_doctor_tells_what_an_endpoint_can_do(cli: Cli, phantom: Phantom) -> None:
-    """A sound endpoint is usable, each finding has its status; the program's form holds the capabilities."""
-    told = json.loads(cli("doctor", "--endpoint", phantom.url, "--json").stdout)
+def test_doctor_tells_what_an_endpoint_can_do(cli: Cli, phantom: Phantom, tmp_path: Path) -> None:
+    """A sound endpoint is usable, each finding has its status; the capabilities are told, and kept."""
+    told = json.loads(cli("doctor", "--endpoint", phantom.url, "--json", XDG_CACHE_HOME=str(tmp_path)).stdout)
+    (kept,) = tmp_path.rglob("capabilities/*.json")
+    assert json.loads(kept.read_text("utf-8"))["capabilities"] == told["capabilities"]
     assert told["usable"] is True
     assert told["capabilities"]["logprobs"] is True
     assert told["capabilities"]["usage"] is True

@@ -11,6 +11,9 @@ from bunny_probe.records import Decoding, Message
 __all__ = ["AnthropicMessages"]
 
 
+_LEAST_THINKING = 1024  # tokens: the API takes no less
+
+
 class AnthropicMessages:
     name: ClassVar[str] = "anthropic-messages"
     path: ClassVar[str] = "/messages"
@@ -50,6 +53,11 @@ class AnthropicMessages:
         left_out = [name for name in asked if name in dropped]
         left_out += [name for name, value in without_field.items() if value is not None]
         return Request(body, tuple(left_out))
+
+    def reasoning(self, tokens: int) -> dict[str, Any]:
+        if tokens < _LEAST_THINKING:
+            return {}
+        return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
 
     def fold(self, reading: Reading, at: int, name: bytes, event: Mapping[str, Any]) -> None:
         kind = event["type"]  # unknown kinds may be added and are passed over; one without a kind is no event

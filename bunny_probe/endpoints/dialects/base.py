@@ -108,6 +108,11 @@ class Dialect(Protocol):
         """A streaming request without the fields named in `dropped`."""
         ...
 
+    def reasoning(self, tokens: int) -> dict[str, Any]:
+        """Body fields that grant a model so many tokens to think with, where the API has such; else {}. The
+        request's own limit holds them already."""
+        ...
+
     def fold(self, reading: Reading, at: int, name: bytes, event: Mapping[str, Any]) -> None:
         """Take one decoded event into `reading`. A wrong shape may raise LookupError, TypeError,
         AttributeError or ValueError: the answer is then malformed."""

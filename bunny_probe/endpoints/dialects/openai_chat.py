@@ -42,6 +42,9 @@ class OpenAIChat:
                     body["top_logprobs"] = decoding.top_logprobs
         return Request(body, tuple(left_out))
 
+    def reasoning(self, tokens: int) -> dict[str, Any]:
+        return {}  # the answer's limit holds them
+
     def fold(self, reading: Reading, at: int, name: bytes, event: Mapping[str, Any]) -> None:
         for choice in event.get("choices") or ():
             if choice.get("index"):

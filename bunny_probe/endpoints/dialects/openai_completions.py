@@ -33,6 +33,9 @@ class OpenAICompletions:
                 body["logprobs"] = decoding.top_logprobs
         return Request(body, tuple(left_out))
 
+    def reasoning(self, tokens: int) -> dict[str, Any]:
+        return {}  # the answer's limit holds them
+
     def fold(self, reading: Reading, at: int, name: bytes, event: Mapping[str, Any]) -> None:
         choice = take_index(event)
         if choice is not None:

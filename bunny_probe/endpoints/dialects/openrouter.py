@@ -9,7 +9,7 @@ go into its headers.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bunny_probe.endpoints.dialects.base import Request
 from bunny_probe.endpoints.dialects.openai_chat import OpenAIChat
@@ -32,3 +32,6 @@ class OpenRouter(OpenAIChat):
         if "usage" not in dropped:
             request.body["usage"] = {"include": True}
         return request
+
+    def reasoning(self, tokens: int) -> dict[str, Any]:
+        return {"reasoning": {"max_tokens": tokens}}
