@@ -83,7 +83,7 @@ class TextTokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         if (content := self._added.get(token_id)) is not None:
-            return b"" if content in self._facts.control else content.encode()
+            return b"" if content in self._facts.control else self._spelled(content)
         token = self._backend.id_to_token(token_id)
         if token is None:
             return b""
@@ -91,8 +91,10 @@ class TextTokenizer:
             return b"".join(_LETTER_BYTES.get(letter) or letter.encode() for letter in token)
         if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
             return bytes.fromhex(token[3:5])
-        spelled: str = token.replace("\u2581", " ")
-        return spelled.encode()
+        return self._spelled(token)
+
+    def _spelled(self, token: str) -> bytes:
+        return (token if self._facts.byte_level else token.replace("\u2581", " ")).encode()
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", errors="replace")

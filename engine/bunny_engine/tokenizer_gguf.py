@@ -1,4 +1,4 @@
-"""A tokenizer built from GGUF metadata: byte-level BPE with the pre-tokeniser that the file names."""
+"""A tokenizer built from GGUF metadata: byte-level BPE with the pre-tokeniser it names, or SentencePiece."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ from tokenizers import Tokenizer as Backend
 from bunny_engine.errors import DamagedWeights, UnsupportedModel
 from bunny_engine.gguf_file import GgufFile
 from bunny_engine.tokenizer import TokenizerFacts, byte_letters
+from bunny_engine.tokenizer_spm import spm_backend
 
 __all__ = ["from_gguf"]
 
 _CONTROL, _USER_DEFINED = 3, 4  # ggml's token types
-_ENDINGS = {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<|end|>", "</s>"}
+_ENDINGS = {
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|end|>",
+    "</s>",
+    "<end_of_turn>",
+}
 
 # How text is cut before merging, by the name that the file gives.
 _DIGITS = ("smollm",)
@@ -33,13 +43,21 @@ def from_gguf(path: Path) -> tuple[str, TokenizerFacts]:
     with GgufFile(path) as file:
         metadata = file.metadata
     model = metadata.get("tokenizer.ggml.model")
-    if model != "gpt2":
+    if model not in ("gpt2", "llama"):
         raise UnsupportedModel(
-            f"{path}: tokenizer {model!r}; only byte-level BPE ('gpt2') is read from GGUF. "
+            f"{path}: tokenizer {model!r}; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece) are read. "
             "A Hugging Face folder with tokenizer.json works for the others."
         )
     tokens = _listed(path, metadata, "tokenizer.ggml.tokens", str)
     kinds = _listed(path, metadata, "tokenizer.ggml.token_type", int)
+    controls = [index for index, kind in enumerate(kinds) if kind == _CONTROL and index < len(tokens)]
+    facts = _facts(path, metadata, tokens, controls, byte_level=model == "gpt2")
+    if model == "llama":
+        scores = _listed(path, metadata, "tokenizer.ggml.scores", float)
+        prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+        unknown = facts.variables.get("unk_token", "<unk>")
+        backend = spm_backend(path, tokens, scores, kinds, prefix=prefix, unknown=unknown)
+        return backend.to_str(), facts
     merges = [tuple(line.split(" ")) for line in _listed(path, metadata, "tokenizer.ggml.merges", str)]
     vocab = {token: index for index, token in enumerate(tokens)}
     if len(vocab) != len(tokens) or len(kinds) != len(tokens):
@@ -57,7 +75,6 @@ def from_gguf(path: Path) -> tuple[str, TokenizerFacts]:
         raise DamagedWeights(f"{path}: the tokens and merges do not fit together ({error})") from None
     backend.pre_tokenizer = _pre_tokenizer(path, metadata)
     backend.decoder = decoders.ByteLevel()
-    controls = [index for index, kind in enumerate(kinds) if kind == _CONTROL]
     backend.add_special_tokens(
         [AddedToken(tokens[index], special=True, normalized=False) for index in controls]
     )
@@ -68,10 +85,12 @@ def from_gguf(path: Path) -> tuple[str, TokenizerFacts]:
             if k == _USER_DEFINED
         ]
     )
-    return backend.to_str(), _facts(path, metadata, tokens, controls)
+    return backend.to_str(), facts
 
 
-def _facts(path: Path, metadata: dict[str, Any], tokens: list[str], controls: list[int]) -> TokenizerFacts:
+def _facts(
+    path: Path, metadata: dict[str, Any], tokens: list[str], controls: list[int], *, byte_level: bool
+) -> TokenizerFacts:
     def token_id(name: str) -> int | None:
         value = metadata.get(f"tokenizer.ggml.{name}_token_id")
         if value is not None and (not isinstance(value, int) or not 0 <= value < len(tokens)):
@@ -95,8 +114,8 @@ def _facts(path: Path, metadata: dict[str, Any], tokens: list[str], controls: li
     return TokenizerFacts(
         eos_ids=sorted(ends),
         control=dict(sorted((tokens[index], index) for index in controls)),
-        byte_level=True,
-        bos_id=bos if metadata.get("tokenizer.ggml.add_bos_token", False) else None,
+        byte_level=byte_level,
+        bos_id=bos if metadata.get("tokenizer.ggml.add_bos_token", not byte_level) else None,
         chat_template=template,
         variables=variables,
     )

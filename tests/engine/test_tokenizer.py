@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_models
+from bunny_engine.errors import DamagedWeights
 from bunny_engine.fetch import Source
 from bunny_engine.tokenizer import TextTokenizer, load_tokenizer
+from bunny_engine.tokenizer_spm import spm_backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,3 +63,61 @@ def test_what_the_files_say_is_there(tiny: tiny_models.TinyModel, kind: str) -> 
     assert [tokenizer.token_bytes(i) for i in euro] == [b"\xe2", b"\x82", b"\xac"]
     assert len(tokenizer.encode("1234")) == 4
     assert tokenizer.encode("hello world") == [tiny_models.TOKENS.index(t) for t in ("hello", "Ġworld")]
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A small SentencePiece model, byte-pair merges with bytes to fall back on."""
+    import sentencepiece
+
+    root = tmp_path_factory.mktemp("spm")
+    text = root / "text.txt"
+    words = ["the", "river", "rose", "spring", "and", "mill", "turned", "night", "hello", "world", "worldly"]
+    text.write_text("\n".join(" ".join(words[at % len(words) :]) for at in range(60)))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text),
+        model_prefix=str(root / "m"),
+        model_type="bpe",
+        vocab_size=340,
+        byte_fallback=True,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    return sentencepiece.SentencePieceProcessor(model_file=str(root / "m.model"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    text=st.one_of(
+        st.text(max_size=40),
+        st.lists(
+            st.sampled_from(["the", " river", "hello", "  ", "world", "ly", "é", "\n", "東"]), max_size=12
+        ).map("".join),
+    )
+)
+def test_sentencepiece_merges_give_sentencepieces_ids(pieces: Any, text: str) -> None:
+    """From pieces and scores alone, as GGUF keeps them: the ids that SentencePiece itself gives."""
+    text = text.replace("\x00", "").replace("\u2581", "")
+    count = pieces.vocab_size()
+    kinds = [
+        6 if pieces.is_byte(i) else 3 if pieces.is_control(i) else 2 if pieces.is_unknown(i) else 1
+        for i in range(count)
+    ]
+    names, scores = [pieces.id_to_piece(i) for i in range(count)], [pieces.get_score(i) for i in range(count)]
+    backend = spm_backend(Path("m"), names, scores, kinds, prefix=True, unknown="<unk>")
+    if text:  # SentencePiece puts no space before nothing
+        assert backend.encode(text, add_special_tokens=False).ids == pieces.encode(text)
+
+
+def test_a_sentencepiece_vocabulary_that_contradicts_itself_is_told() -> None:
+    """Scores or types that are missing, a piece twice, no unknown token: DamagedWeights."""
+    for tokens, scores, kinds in (
+        (["<unk>", "a"], [0.0], [2, 1]),
+        (["<unk>", "a", "a"], [0.0] * 3, [2, 1, 1]),
+        (["a"], [0.0], [1]),
+        (["<unk>", "a" * 600], [0.0, 0.0], [2, 1]),
+    ):
+        with pytest.raises(DamagedWeights):
+            spm_backend(Path("m"), tokens, scores, kinds, prefix=False, unknown="<unk>")
