@@ -162,7 +162,7 @@ def edits(name: str, answers: int, campaigns: int, seed: int) -> list[Held]:
 
 MEDIANS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "flat": lambda x: np.full(np.shape(x), 0.6),
-    "power": lambda x: 0.9 * (x / 1024) ** -0.12,
+    "power": lambda x: 0.8 * (x / 1024) ** -0.12,
     "exponential": lambda x: 0.3 + 0.5 * np.exp(-x / 20_000),
     "knee": lambda x: 0.85 * (1 - 0.15 * np.maximum(np.log2(x / 4096), 0)),
 }

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bunny_probe.errors import FitRefused
 from bunny_probe.fits.curves import CURVES, Axis, Curve
 from bunny_probe.fits.decay import CurvePoint
+from bunny_probe.fits.proportions import critical
 from bunny_probe.fits.result import Counts, Result, Status, records_table
 from bunny_probe.fits.sample import refused_counts, take
 
@@ -94,7 +95,7 @@ class RobustDecayFit(Result):
 
 @dataclass(frozen=True, slots=True)
 class RobustDecay:
-    """One curve by robust least squares on raw graded scores; bands by a bootstrap of documents.
+    """One curve by robust least squares on raw graded scores; bands by a bootstrap that chooses anew.
 
     A robust loss mistrusts outlying scores, so it follows the typical answer and not the mean; read it
     beside `Decay`, never instead. `model=None` takes the curve with the lowest cost, corrected by AIC.
@@ -126,21 +127,25 @@ class RobustDecay:
         score = sample.score
         axis = Axis(float(lengths[0]), float(lengths[-1]))
         scale = _scale(x, score)
-        chosen, theta = self._choose(axis, x, score, scale, lengths.size)
+        tried = self._tried(axis, x, score, scale, lengths.size)
+        chosen, theta = self._choose(axis, x, score, scale, tried)
         drawn = np.geomspace(axis.low, axis.high, self.points)
         value = chosen.evaluate(theta, axis.z(drawn), axis.t(drawn))[0]
         rng = np.random.default_rng(self.seed)
         documents, home = np.unique(sample.cluster, return_inverse=True)
         block = max(1, int(4e6 / score.size))
-        again = []
+        draws = []
         for done in range(0, self.resamples, block):
             times = rng.multinomial(
                 documents.size, np.full(documents.size, 1 / documents.size), min(block, self.resamples - done)
             )
             weight = np.asarray(times[:, home], dtype=np.float64)
-            again.append(_refit(chosen, axis, x, score, weight, theta, self.loss, scale)[0])
-        draws = chosen.evaluate(np.concatenate(again), axis.z(drawn), axis.t(drawn))[0]
-        low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2], axis=0)
+            draws.append(self._drawn(axis, x, score, weight, scale, tried, drawn))
+        low, high = np.quantile(np.concatenate(draws), [(1 - self.level) / 2, (1 + self.level) / 2], axis=0)
+        # with few documents percentiles are too narrow: by what the parameters took, and by z for t
+        free = max(documents.size - chosen.size, 1)
+        stretch = np.sqrt(documents.size / free) * critical(self.level, free) / critical(self.level)
+        low, high = value - stretch * (value - low), value + stretch * (high - value)
         means = np.array([sample.score[x == v].mean() for v in lengths])
         at = np.log(lengths)
         below, above = (np.interp(at, np.log(drawn), side) for side in (low, high))
@@ -159,20 +164,42 @@ class RobustDecay:
             level=self.level,
         )
 
-    def _choose(self, axis: Axis, x: Floats, y: Floats, scale: float, positions: int) -> tuple[Curve, Floats]:
+    def _tried(self, axis: Axis, x: Floats, y: Floats, scale: float, positions: int) -> _Tried:
+        """Every curve that may be chosen, with its θ and its criterion."""
         names = [self.model] if self.model else [n for n, c in CURVES.items() if c.size < positions]
-        best: tuple[float, Curve, Floats] | None = None
+        out = []
         for name in names or ["constant"]:
             curve = CURVES[name]
             start = _starts(curve, axis, x, y, 4)
             theta, cost = _refit(curve, axis, x, y, np.ones((len(start), y.size)), start, self.loss, scale)
-            lowest = float(cost.min())
-            criterion = y.size * np.log(max(2 * lowest / y.size, 1e-12)) + 2 * (curve.size + 1)
-            if best is None or criterion < best[0]:
-                best = criterion, curve, theta[cost.argmin()]
-        assert best is not None
-        _, curve, start_at = best
-        return curve, least_squares_curve(curve, axis, x, y, loss=self.loss, scale=scale, start=start_at)[0]
+            out.append((curve, theta[cost.argmin()], float(_criterion(cost.min(), float(y.size), curve))))
+        return out
+
+    def _choose(self, axis: Axis, x: Floats, y: Floats, scale: float, tried: _Tried) -> tuple[Curve, Floats]:
+        curve, start, _ = min(tried, key=lambda one: one[2])
+        return curve, least_squares_curve(curve, axis, x, y, loss=self.loss, scale=scale, start=start)[0]
+
+    def _drawn(
+        self, axis: Axis, x: Floats, y: Floats, weight: Floats, scale: float, tried: _Tried, at: Floats
+    ) -> Floats:
+        """Each resample's curve at `at`, the curve chosen anew in each (Efron 2014): (r, q)."""
+        values, criteria = [], []
+        for curve, start, _ in tried:
+            theta, cost = _refit(curve, axis, x, y, weight, start, self.loss, scale)
+            values.append(curve.evaluate(theta, axis.z(at), axis.t(at))[0])
+            criteria.append(_criterion(cost, weight.sum(axis=1), curve))
+        best = np.argmin(criteria, axis=0)
+        return np.asarray(np.stack(values)[best, np.arange(best.size)])
+
+
+_Tried = list[tuple[Curve, Floats, float]]
+
+
+def _criterion(cost: npt.ArrayLike, size: npt.ArrayLike, curve: Curve) -> Floats:
+    """Akaike's criterion of least squares."""
+    size = np.asarray(size, dtype=float)
+    mean = np.maximum(2 * np.asarray(cost, dtype=float) / size, 1e-12)
+    return np.asarray(size * np.log(mean) + 2 * (curve.size + 1))
 
 
 def _starts(curve: Curve, axis: Axis, x: Floats, y: Floats, count: int) -> Floats:

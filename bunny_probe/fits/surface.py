@@ -69,7 +69,7 @@ class RecallSurface:
     """
 
     level: float = 0.95
-    splines: int = 5  # basis functions in depth, at most
+    splines: int = 5  # basis functions in depth; more where these are shown to be too few
     depths: tuple[float, ...] | None = None  # where to evaluate; None: at the probed depths and lengths
 
     def __call__(self, frame: pd.DataFrame) -> RecallSurfaceFit:
@@ -88,12 +88,22 @@ class RecallSurface:
             return RecallSurfaceFit("refused", str(error), (), 0, None, refused_counts(error), self.level)
         code = d_code * lengths.size + l_code
         count = depths.size * lengths.size
-        basis = _Basis(min(self.splines, depths.size), lengths)
-        design = basis(np.repeat(depths, lengths.size), np.tile(lengths, depths.size))
         n = np.asarray(np.bincount(code, minlength=count), dtype=np.float64)
         k = np.asarray(np.bincount(code, weights=sample.score, minlength=count), dtype=np.float64)
-        beta, information = _logistic(design, k, n)
-        p = 1 / (1 + np.exp(-design @ beta))
+        cell_depth, cell_length = np.repeat(depths, lengths.size), np.tile(lengths, depths.size)
+        splines = min(self.splines, depths.size)
+        while True:
+            basis = _Basis(splines, lengths)
+            design = basis(cell_depth, cell_length)
+            beta, information = _logistic(design, k, n)
+            p = 1 / (1 + np.exp(-design @ beta))
+            misfit = _misfit(k, n, p, design.shape[1])
+            # more splines where the surface is shown to be too stiff and there are documents for them
+            enough = sample.counts.clusters >= 10 * (splines + 1) * min(lengths.size, 2)
+            if misfit is None or misfit > 0.1 or splines >= depths.size - 1 or not enough:
+                break
+            splines += 1
+        size = design.shape[1]
         covariance = _sandwich(design, information, sample.score - p[code], code, sample.cluster)
         at_depths = np.array(self.depths) if self.depths else depths
         grid_d, grid_l = np.repeat(at_depths, lengths.size), np.tile(lengths, at_depths.size)
@@ -113,7 +123,7 @@ class RecallSurface:
                 for d, x, v, a, b in zip(grid_d, grid_l, value, low, high, strict=True)
             ),
             parameters=size,
-            misfit_p=_misfit(k, n, p, size),
+            misfit_p=misfit,
             counts=sample.counts,
             level=self.level,
         )
