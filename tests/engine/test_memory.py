@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import tiny_models
 import torch
 from bunny_engine.attention import merge, partial
+from bunny_engine.cli import app
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import Source
@@ -20,6 +22,7 @@ from bunny_engine.policies import Policy
 from bunny_engine.types import ModelInfo, SamplingParams
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 BLOCK, COUNT = 64, 250
 _MODELS: dict[Path, Model] = {}
@@ -91,6 +94,23 @@ def test_predicted_bytes_are_the_allocated_ones(model: Model, chosen: Policy, to
         for start in range(0, tokens, 32):
             model.chunk(torch.tensor(ids_of(min(32, tokens - start))), memory)
     assert memory.nbytes == chosen.bytes_for(model.config, tokens, model.dtype)
+
+
+def test_the_memory_command_tells_every_policy(tiny: tiny_models.TinyModel) -> None:
+    """Each policy and form, in the bytes that a sequence of that length will hold, and what auto picks."""
+    done = CliRunner().invoke(
+        app, ["memory", str(tiny.gguf), "--context", "4096", "--block-size", "128", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert (told["tokens"], told["trained_for"], told["auto"]) == (4096, 256, "kv")
+    assert "2·g·dh" in told["why"]
+    rows = {(row["policy"], row["form"], row["bits"]): row for row in told["policies"]}
+    assert len(rows) == len(told["policies"]) == 9
+    by_form = {key: row["of_full"] for key, row in rows.items() if key[0] == "bsr"}
+    assert by_form["bsr", "x", 16] > by_form["bsr", "x", 8] > by_form["bsr", "kv", 3]
+    table = CliRunner().invoke(app, ["memory", str(tiny.gguf), "--context", "4096"])
+    assert "The model was trained for 256 tokens only" in table.output
 
 
 @pytest.mark.parametrize("resident", [1, 2])
