@@ -11,9 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bunny_probe.bounds import Bounds
 from bunny_probe.campaign import Target, reach, renderer
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
+from bunny_probe.cli.limits import Arrivals, rate_of
 from bunny_probe.cli.options import status
 from bunny_probe.endpoints import open_endpoint
 from bunny_probe.errors import EndpointError, UsageError
@@ -79,19 +81,29 @@ def doctor(
 def load(
     whom: Target,
     lengths: Annotated[str, typer.Option(help="Prompt tokens, separated by commas.")] = "256,1024,4096",
-    concurrencies: Annotated[str, typer.Option(help="Requests in flight.")] = "1,4,8,16,20",
+    concurrencies: Annotated[
+        str, typer.Option(help="Requests in flight, separated by commas; empty: none of these cells.")
+    ] = "1,4,8,16,20",
+    rates: Annotated[
+        str,
+        typer.Option(help="Open loop as well: requests a second, such as 0.5,1,2; times count from the clock."),
+    ] = "",
+    arrivals: Arrivals = "poisson",
     requests: Annotated[int, typer.Option(min=1, help="Requests a cell, after the warm-up.")] = 40,
     warm_up: Annotated[int, typer.Option(min=0, help="Requests a cell that are not counted.")] = 2,
     as_json: opt.Json = False,
 ) -> None:
-    """Measure time to first token and latency under load: each length at each concurrency, no prompt twice.
+    """Measure time to first token and latency under load: each length at each concurrency and rate, no prompt
+    twice.
 
     Percentiles carry intervals; one that so few requests cannot bound is left open rather than stated.
     """
     from bunny_probe.runs import run_sync
     from bunny_probe.runs.load import load_table
 
-    cells = _numbers("--lengths", lengths), _numbers("--concurrencies", concurrencies)
+    lengths_, concurrencies_ = _numbers("--lengths", lengths), _numbers("--concurrencies", concurrencies)
+    rates_ = [rate for part in rates.split(",") if (rate := rate_of(part)) is not None]
+    Bounds(arrivals=arrivals)  # refuses an unknown law before anything is asked
     with reach(whom, status) as spec, renderer(spec, whom.tokenizer) as render:
 
         async def measure() -> list[LoadRow]:
@@ -99,12 +111,14 @@ def load(
                 return await load_table(
                     opened,
                     _prompts(render),
-                    lengths=cells[0],
-                    concurrencies=cells[1],
+                    lengths=lengths_,
+                    concurrencies=concurrencies_,
+                    rates=rates_,
+                    arrivals=lambda rate: Bounds(rate=rate, arrivals=arrivals).schedule() or iter(()),
                     requests=requests,
                     warm_up=warm_up,
                     progress=lambda row: status(
-                        f"{row.prompt_tokens:,} tokens, {row.concurrency} in flight: {row.timed} timed"
+                        f"{row.prompt_tokens:,} tokens, {_load(row)}: {row.timed} timed"
                     ),
                 )
 
@@ -116,7 +130,7 @@ def load(
     table.title_justify = "left"
     names = (
         "tokens",
-        "in flight",
+        "load",
         "n",
         "errors",
         "TTFT P50",
@@ -131,7 +145,7 @@ def load(
     for row in rows:
         table.add_row(
             f"{row.prompt_tokens:,}",
-            str(row.concurrency),
+            _load(row),
             str(row.timed),
             f"{row.error_rate:.0%}",
             *(_seconds(row.ttft[name]) for name in ("p50", "p95")),
@@ -153,7 +167,13 @@ def _prompts(render: Callable[[Probe], Rendered]) -> Callable[[int, int], Render
     return prompt
 
 
+def _load(row: LoadRow) -> str:
+    return f"{row.concurrency} in flight" if row.rate is None else f"{row.rate:g}/s"
+
+
 def _numbers(option: str, text: str) -> list[int]:
+    if not text.strip():
+        return []
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:

@@ -117,3 +117,23 @@ async def test_errors_of_a_load_are_counted_and_not_timed() -> None:
             )
     assert (row.errors, row.error_rate) == (2, 0.2)
     assert row.timed <= 8
+
+
+async def test_an_open_loop_counts_the_wait_that_a_closed_one_hides() -> None:
+    """Sent faster than one at a time is answered, requests queue; each counts from the moment it was due."""
+
+    def prompt(tokens: int, number: int) -> Rendered:
+        return render(probe(number, words=tokens))
+
+    serial = Behaviour(latency=Latency(base=0.05), answer_tokens=1, slots=1)
+    async with Phantom(serial) as phantom:
+        async with open_endpoint(EndpointSpec(phantom.url, phantom.model)) as endpoint:
+            rows = await load_table(
+                endpoint, prompt, lengths=(30,), concurrencies=(1,), rates=(100.0,), requests=8, warm_up=1
+            )
+    closed, opened = rows
+    assert (closed.concurrency, closed.rate, opened.concurrency, opened.rate) == (1, None, None, 100.0)
+    assert opened.requests == 8
+    assert closed.latency_mean is not None
+    assert opened.latency_mean is not None
+    assert opened.latency_mean > 1.5 * closed.latency_mean
