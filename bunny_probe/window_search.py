@@ -33,7 +33,7 @@ _META = "window_search"
 class Step:
     """One choice of the search."""
 
-    length: int  # prompt tokens
+    length: int  # prompt tokens, or tokens from the fact to the prompt's end
     samples: int  # documents asked at this length in this step
     first: int  # number of the first of them, so that no document is asked twice
     reason: str
@@ -55,11 +55,14 @@ def search_window(
 ) -> NextLength:
     """Ask single facts at chosen lengths until the window is narrow enough or the budget is spent.
 
+    With `search.prompt` all prompts have that length and facts are asked at chosen depths.
+
     Resumable: the same run file and the same settings go on where they stopped. Raises EndpointError when the
     endpoint cannot be used, RunError when the run holds another search or a step brings no scored answer.
     """
     from bunny_probe.runs import Store, run_sync, run_trials
 
+    plan = _Plan(search.prompt, language, domain, seed)
     settings = {"search": asdict(search), "domain": domain, "language": language, "seed": seed}
     with (
         Store(run_path) as store,
@@ -79,10 +82,10 @@ def search_window(
                     )
 
         if steps:  # what a kill left open
-            every = [trial for step in steps for trial in _trials(step, language, domain, seed)]
+            every = [trial for step in steps for trial in plan.trials(step)]
             run_sync(lambda: ask(every))
         while True:
-            tried = _tried(store, steps, spec.fingerprint, language, domain, seed)
+            tried = _tried(store, steps, spec.fingerprint, plan)
             chosen = search(tried)
             on_step(chosen)
             if chosen.length is None:
@@ -98,47 +101,55 @@ def search_window(
                     "steps": [asdict(item) for item in steps],
                 },
             )
-            trials = _trials(step, language, domain, seed)
+            trials = plan.trials(step)
             summary = run_sync(lambda asked=trials: ask(asked))  # type: ignore[misc]
             if summary.answered == 0:
                 outcomes = ", ".join(f"{count} {name}" for name, count in summary.outcomes.items())
                 raise RunError(f"no answer at {chosen.length:,} tokens ({outcomes or 'nothing was asked'})")
 
 
-def _trials(step: Step, language: str, domain: str, seed: int) -> list[Trial]:
-    from bunny_probe.families import plan
-    from bunny_probe.suites import Suite
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a step asks."""
 
-    entry = Entry(
-        family="length",
-        task="single",
-        lengths=(step.length,),
-        languages=(language,),
-        domains=(domain,),
-        samples=step.first + step.samples,
-        seed=seed,
-        where="window search",
-    )
-    return plan(Suite("window", "", Path(), (entry,)))[step.first :]
+    prompt: int | None  # tokens of every prompt; None: each step has its own length
+    language: str
+    domain: str
+    seed: int
+
+    def trials(self, step: Step) -> list[Trial]:
+        from bunny_probe.families import plan
+        from bunny_probe.suites import Suite
+
+        depths = () if self.prompt is None else (round(1 - step.length / self.prompt, 6),)
+        entry = Entry(
+            family="length" if self.prompt is None else "position",
+            task="single",
+            lengths=(self.prompt or step.length,),
+            depths=depths,
+            languages=(self.language,),
+            domains=(self.domain,),
+            samples=step.first + step.samples,
+            seed=self.seed,
+            where="window search",
+        )
+        return plan(Suite("window", "", Path(), (entry,)))[step.first :]
 
 
-def _tried(
-    store: Store, steps: Sequence[Step], fingerprint: str, language: str, domain: str, seed: int
-) -> list[Tried]:
+def _tried(store: Store, steps: Sequence[Step], fingerprint: str, plan: _Plan) -> list[Tried]:
     """Hits and scored answers by length. A failure is no answer: it adds to neither."""
     from bunny_probe.scores import score
 
-    wanted = {
-        (trial.probe.id, trial.decoding.id) for step in steps for trial in _trials(step, language, domain, seed)
-    }
+    wanted = {(t.probe.id, t.decoding.id): step.length for step in steps for t in plan.trials(step)}
     hits: dict[int, list[float]] = {}
     scored = []
     for probe, observation in store.observations():
-        if (probe.id, observation.decoding.id) not in wanted or observation.endpoint != fingerprint:
+        length = wanted.get((probe.id, observation.decoding.id))
+        if length is None or observation.endpoint != fingerprint:
             continue
         judged = score(probe, observation)
         scored.append((observation, judged))
-        if judged.value is not None and probe.length_tokens is not None:
-            hits.setdefault(probe.length_tokens, []).append(judged.value)
+        if judged.value is not None:
+            hits.setdefault(length, []).append(judged.value)
     store.save_scores(scored)
     return [Tried(length, sum(values), len(values)) for length, values in sorted(hits.items())]

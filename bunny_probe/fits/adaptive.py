@@ -1,9 +1,9 @@
-"""Which length to ask next: the one that tells most about the window for its tokens."""
+"""Which length (or depth) to ask next: the one that tells most about the window for its tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ _THRIFT = 0.7
 class Tried:
     """What was asked at one length so far. Everything the search knows; store it to go on later."""
 
-    length: int
+    length: int  # prompt tokens, or tokens from the fact to the prompt's end
     hits: float  # sum of scores
     trials: int
 
@@ -51,11 +51,12 @@ class WindowBelief:
 class NextLength(Result):
     status: Status  # ok: ask `length`; censored: stop, see `reason`; refused: bad parameters
     reason: str
-    length: int | None  # prompt tokens to ask next; None: stop
+    length: int | None  # to ask next: prompt tokens, or tokens from the fact to the end; None: stop
     repeats: int
     information: float  # expected nats about the window from these answers
     belief: WindowBelief | None
     tokens_spent: int
+    from_end: bool = False
 
     def table(self) -> pd.DataFrame:
         import pandas as pd
@@ -65,8 +66,8 @@ class NextLength(Result):
     def sentence(self) -> str:
         if self.belief is None:
             return f"No search: {self.reason}."
-        start = f"The window is {self.belief.window.text()}"
-        return f"{start}; {self.reason}."
+        what = "The last tokens that count are" if self.from_end else "The window is"
+        return f"{what} {self.belief.window.text()}; {self.reason}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ class WindowSearch:
     A net of decay curves (all five shapes) is weighed by the likelihood of what was seen. The next length has
     the largest mutual information between its answers and the window for its price (Lindley 1956;
     Watson 2017 for threshold finding). Before data each octave fraction of the window weighs the same.
+
+    With `prompt` every prompt has that many tokens and the fact's depth is what is chosen: lengths are then
+    distances from the prompt's end, the window is the end-anchored one, and each distance costs the same.
     """
 
     shortest: int = 512
@@ -86,8 +90,15 @@ class WindowSearch:
     candidates: int = 33  # lengths to choose from, even in log
     repeats: int = 4  # documents asked a step
     level: float = 0.95
+    prompt: int | None = None  # tokens of every prompt, to search by depth; None: search by length
 
     def __call__(self, tried: Sequence[Tried] = ()) -> NextLength:
+        if self.prompt is not None and self.longest > self.prompt:
+            reason = f"no fact stands {self.longest:,} tokens before the end of {self.prompt:,}"
+            return NextLength("refused", reason, None, 0, 0.0, None, 0, True)
+        return replace(self._next(tried), from_end=self.prompt is not None)
+
+    def _next(self, tried: Sequence[Tried]) -> NextLength:
         if not (0 < self.shortest < self.longest and 0 < self.fraction < 1 and self.candidates >= 3):
             return NextLength(
                 "refused", "shortest < longest, a fraction in (0, 1) and at least 3 candidates are needed",
@@ -96,22 +107,24 @@ class WindowSearch:
         net = _net(self.shortest, self.longest, self.fraction, self.candidates)
         weight = net.posterior(tried)
         belief = self.belief(net, weight)
-        spent = sum(t.length * t.trials for t in tried)
+        spent = sum((self.prompt or t.length) * t.trials for t in tried)
         if tried and belief.width <= self.width:
             reason = f"stop: the interval is {belief.width:.2f} octaves wide, {self.width:g} were asked for"
             return NextLength("censored", reason, None, 0, 0.0, belief, spent)
         gain = net.information(weight)
+        price = net.lengths if self.prompt is None else np.full(net.lengths.size, float(self.prompt))
         affordable = np.full(gain.size, True)
         if self.budget is not None:
-            affordable = spent + net.lengths * self.repeats <= self.budget
+            affordable = spent + price * self.repeats <= self.budget
         if not affordable.any():
             reason = f"stop: {spent:,} of {self.budget:,} prompt tokens are spent"
             return NextLength("censored", reason, None, 0, 0.0, belief, spent)
-        rate = np.where(affordable, gain / net.lengths**_THRIFT, -np.inf)
+        rate = np.where(affordable, gain / price**_THRIFT, -np.inf)
         pick = int(rate.argmax())
         length = int(net.lengths[pick])
+        where = f"{length:,} tokens" if self.prompt is None else f"{length:,} tokens from the end"
         reason = (
-            f"{length:,} tokens tell most for their price, {gain[pick] * 1000:.1f} millinats an answer; "
+            f"{where} tell most for their price, {gain[pick] * 1000:.1f} millinats an answer; "
             f"the window is within {belief.width:.2f} octaves so far"
         )
         return NextLength("ok", reason, length, self.repeats, float(gain[pick]), belief, spent)

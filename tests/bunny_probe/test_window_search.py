@@ -36,6 +36,24 @@ def test_a_cliff_is_found_and_each_step_is_explained(tmp_path: Path) -> None:
     assert all("tokens" in step["reason"] for step in kept)
 
 
+def test_the_last_tokens_that_count_are_found_by_depth(tmp_path: Path) -> None:
+    """Of prompts of one length, facts are asked at chosen depths until it is known how far back they count."""
+    search = WindowSearch(shortest=64, longest=3000, width=1.2, budget=400_000, prompt=3200)
+    with Phantom(Behaviour(recall="where(L * (1 - depth) < 900, 0.98, 0.05)", wrong_anchor=0.0)) as phantom:
+        found = search_window(
+            Target(endpoint=phantom.url), tmp_path / "run.db", search, concurrency=4, mode="none"
+        )
+    assert found.from_end
+    assert found.belief is not None
+    window = found.belief.window
+    assert window.low is not None
+    assert window.high is not None
+    assert window.low <= 900 * 1.1  # the phantom counts depth from the fact's start
+    assert window.high >= 900 * 0.9
+    assert found.tokens_spent % 3200 == 0
+    assert found.sentence().startswith("The last tokens that count are")
+
+
 def test_it_goes_on_where_it_stopped_and_asks_nothing_twice(tmp_path: Path) -> None:
     """The same command asks no more prompts; other settings need another file."""
     run = tmp_path / "run.db"
