@@ -148,12 +148,58 @@ def measured(quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return rows, facts
 
 
+def compiled() -> list[dict[str, Any]]:
+    """Whether each kernel compiles for compute capability 9.0: needs Triton, and no card."""
+    import triton
+    from bunny_engine.kernels import attend
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    tables = dict.fromkeys(("k_at", "v_at", "rooms", "lengths", "live"), "*i64")
+    shape = {"KV_HEADS": 8, "GROUP": 4, "ROWS": 16, "PARTS": 19, "PRECISION": "ieee"}
+    outputs = {"out": "*fp32", "lse": "*fp32", "layer": "i32", "scale": "fp32"}
+    stored = {"table": "*i64", "starts": "*i64", "counts": "*i64", "cos": "*fp32", "sin": "*fp32"}
+    found = []
+    for number in ("bf16", "fp16"):
+        new = {"keys": f"*{number}", "values": f"*{number}", "layer": "i32"}
+        wanted: list[tuple[Any, dict[str, str], dict[str, Any]]] = [
+            (attend.append, tables | new, {"KV_HEADS": 8, "DH": 128}),
+            (attend.attend_dense, tables | outputs | {"q": f"*{number}"},
+             shape | {"DH": 128, "TILE": 64, "SPLIT": 256}),
+        ]  # fmt: skip
+        for bits in (4, 8, 16):
+            sizes = {"HALF": 64, "BLOCK": 512, "BITS": bits, "V_GROUPS": 2, "MOST": 13, "FIRST": 6}
+            wanted.append((attend.attend_stored, stored | outputs | {"q": f"*{number}"}, shape | sizes))
+        for kernel, signature, constants in wanted:
+            names = kernel.arg_names
+            source = ASTSource(
+                fn=kernel,
+                signature={name: signature.get(name, "constexpr") for name in names},
+                constexprs={(names.index(name),): value for name, value in constants.items()},
+            )
+            binary = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+            found.append(
+                {
+                    "kernel": kernel.__name__,
+                    "numbers": number,
+                    "bits": constants.get("BITS", ""),
+                    "bytes": len(binary),
+                }
+            )
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer sizes and turns")
     parser.add_argument("--json", action="store_true", help="print JSON for a program")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
+    parser.add_argument(
+        "--compile", action="store_true", help="only compile the kernels, for which no card is needed"
+    )
     options = parser.parse_args()
+    if options.compile:
+        report("kernels compiled for sm_90", compiled(), [], as_json=options.json)
     if torch.cuda.is_available():
         rows, facts = measured(options.quick)
     else:

@@ -17,6 +17,12 @@ __all__ = ["append", "attend_dense", "attend_stored"]
 
 
 @triton.jit
+def _at(address, kind: tl.constexpr):
+    """A pointer of a kind. Every allocation is aligned; said so, whole words are read."""
+    return tl.multiple_of(address.to(kind), 16)
+
+
+@triton.jit
 def append(keys, values, k_at, v_at, rooms, lengths, live, layer, KV_HEADS: tl.constexpr, DH: tl.constexpr):
     """Write each live sequence's new key and value behind its dense ones. Grid: (kv_heads, sequences)."""
     head, seq = tl.program_id(0), tl.program_id(1)
@@ -52,8 +58,8 @@ def attend_dense(
         room, length = tl.load(rooms + seq), tl.load(lengths + seq) + 1
         query = tl.load(q + place[:, None] * DH + channel[None, :], mask=mine[:, None], other=0.0)
         base = (layer * KV_HEADS + head).to(tl.int64) * room * DH
-        k_base = tl.load(k_at + seq).to(tl.pointer_type(q.dtype.element_ty)) + base
-        v_base = tl.load(v_at + seq).to(tl.pointer_type(q.dtype.element_ty)) + base
+        k_base = _at(tl.load(k_at + seq), tl.pointer_type(q.dtype.element_ty)) + base
+        v_base = _at(tl.load(v_at + seq), tl.pointer_type(q.dtype.element_ty)) + base
         for first in range(part * SPLIT, tl.minimum((part + 1) * SPLIT, length), TILE):
             at = first + token
             there = at < length
@@ -78,11 +84,11 @@ def attend_dense(
 def _codes(plane, line, column, HALF: tl.constexpr, BITS: tl.constexpr):
     """Both halves of the channels of some tokens' codes, as float32. `plane`: an address."""
     if BITS == 4:  # a byte holds channel i in its lower half, channel i + HALF in its upper one
-        both = tl.load(plane.to(tl.pointer_type(tl.uint8)) + line[:, None] * HALF + column[None, :])
+        both = tl.load(_at(plane, tl.pointer_type(tl.uint8)) + line[:, None] * HALF + column[None, :])
         first, second = (both & 15).to(tl.float32), (both >> 4).to(tl.float32)
     else:
         kind: tl.constexpr = tl.float16 if BITS == 16 else tl.uint8
-        at = plane.to(tl.pointer_type(kind)) + line[:, None] * (2 * HALF) + column[None, :]
+        at = _at(plane, tl.pointer_type(kind)) + line[:, None] * (2 * HALF) + column[None, :]
         first, second = tl.load(at).to(tl.float32), tl.load(at + HALF).to(tl.float32)
     return first, second
 
@@ -121,8 +127,8 @@ def attend_stored(
             value_a, value_b = _codes(tl.load(entry + 3), at, half, HALF, BITS)
             if BITS != 16:
                 k_group = ((line + first) // TILE) * DH + half
-                k_scale = tl.load(entry + 1).to(tl.pointer_type(tl.float16)) + k_group
-                k_low = tl.load(entry + 2).to(tl.pointer_type(tl.float16)) + k_group
+                k_scale = _at(tl.load(entry + 1), tl.pointer_type(tl.float16)) + k_group
+                k_low = _at(tl.load(entry + 2), tl.pointer_type(tl.float16)) + k_group
                 key_a = (
                     key_a * tl.load(k_scale).to(tl.float32)[None, :] + tl.load(k_low).to(tl.float32)[None, :]
                 )
@@ -130,19 +136,15 @@ def attend_stored(
                     key_b * tl.load(k_scale + HALF).to(tl.float32)[None, :]
                     + tl.load(k_low + HALF).to(tl.float32)[None, :]
                 )
-                v_group = at[:, None] * V_GROUPS + (half * V_GROUPS // DH)[None, :]
-                v_scale = tl.load(entry + 4).to(tl.pointer_type(tl.float16)) + v_group
-                v_low = tl.load(entry + 5).to(tl.pointer_type(tl.float16)) + v_group
-                beyond: tl.constexpr = V_GROUPS // 2  # the second half's first group
-                value_a = value_a * tl.load(v_scale).to(tl.float32) + tl.load(v_low).to(tl.float32)
-                value_b = value_b * tl.load(v_scale + beyond).to(tl.float32) + tl.load(v_low + beyond).to(
-                    tl.float32
-                )
+                v_group = at * V_GROUPS  # of a token: one group, or one a half
+                v_scale = _at(tl.load(entry + 4), tl.pointer_type(tl.float16)) + v_group
+                v_low = _at(tl.load(entry + 5), tl.pointer_type(tl.float16)) + v_group
+                value_a = value_a * tl.load(v_scale).to(tl.float32)[:, None]
+                value_a += tl.load(v_low).to(tl.float32)[:, None]
+                value_b = value_b * tl.load(v_scale + V_GROUPS - 1).to(tl.float32)[:, None]
+                value_b += tl.load(v_low + V_GROUPS - 1).to(tl.float32)[:, None]
             angle = (start + first + token)[:, None] * HALF + half[None, :]
-            c, s = (
-                tl.load(cos + angle),
-                tl.load(sin + angle),
-            )  # float32: in bf16 they are noise past position 256
+            c, s = tl.load(cos + angle), tl.load(sin + angle)  # float32: bf16 is noise past position 256
             turned_a = (key_a * c - key_b * s).to(query_a.dtype)
             turned_b = (key_b * c + key_a * s).to(query_a.dtype)
             score = tl.dot(query_a, tl.trans(turned_a), input_precision=PRECISION)

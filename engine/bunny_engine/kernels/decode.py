@@ -22,6 +22,7 @@ from bunny_engine.policies import Policy
 __all__ = ["BUCKETS", "Decoder", "attach", "shape_of"]
 
 BUCKETS = (1, 2, 4, 8, 16, 32)
+_HEADS = (16, 32, 64, 128)  # head sizes that the kernels' tiles fit
 _PLAIN = ("llama", "qwen2", "qwen3")  # every layer sees the whole context, turned by the same angles
 
 
@@ -56,7 +57,7 @@ class Decoder:
 
 def attach(model: Model, policy: Policy, context: int) -> None:
     """Let the model's decode run through the kernels, for sequences of up to `context` tokens."""
-    if model.config.architecture not in _PLAIN:
+    if model.config.architecture not in _PLAIN or model.config.head_dim not in _HEADS:
         return
     model.decoder = Decoder(model, shape_of(policy, context, 1), context)
     model.tile = Decoder.most
