@@ -6,6 +6,7 @@ before the finish reason, so that no failure is ever taken for an answer.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Literal
 
 from bunny_probe.endpoints.dialects import ApiError, Reading
@@ -177,12 +178,13 @@ def timing(wire: Wire, reading: Reading | None, scheduled: int | None, lag_ns: i
 def _trace(reading: Reading, zero: int) -> TokenTrace:
     if reading.token:
         given = any(raw is not None for raw in reading.token_bytes)
+        shown = _shown(reading)
         return TokenTrace(
-            text=tuple(reading.token),
+            text=tuple([text if some else "" for text, some in zip(reading.token, shown, strict=True)]),
             logprob=tuple(reading.logprob),
             top=tuple(reading.top) if any(reading.top) else (),
             arrival=tuple([at - zero for at in reading.token_at]),
-            bytes_=_raw(reading) if given else (),
+            bytes_=_raw(reading, shown) if given else (),
             source="logprobs",
         )
     if reading.content:
@@ -194,12 +196,29 @@ def _trace(reading: Reading, zero: int) -> TokenTrace:
     return TokenTrace()
 
 
-def _raw(reading: Reading) -> tuple[bytes, ...]:
-    """The raw bytes a token; a token that the server gave none for (a control token) has its text's."""
+def _shown(reading: Reading) -> list[bool]:
+    """Which tokens the answer shows something of: not the end token, nor what a stop string cut off.
+
+    Some servers give entries for those and some do not, by a name or without bytes. Each is a decision of the
+    model and stays in the trace; without text and bytes it is told apart from the tokens of the answer.
+    """
+    texts = reading.token
+    shown = [raw is None or raw != b"" for raw in reading.token_bytes]
+    answer, joined = "".join(reading.content), "".join(texts)
+    if len(joined) > len(answer) and joined.startswith(answer):
+        ends = accumulate(map(len, texts))
+        begins = [end - len(text) for text, end in zip(texts, ends, strict=True)]
+        shown = [some and at < len(answer) for some, at in zip(shown, begins, strict=True)]
+    return shown
+
+
+def _raw(reading: Reading, shown: list[bool]) -> tuple[bytes, ...]:
+    """The raw bytes a token; a token that the server gave none for has its text's."""
+    columns = zip(reading.token_bytes, reading.token, shown, strict=True)
     return tuple(
         [
-            text.encode("utf-8", "replace") if raw is None else raw
-            for raw, text in zip(reading.token_bytes, reading.token, strict=True)
+            b"" if not some else text.encode("utf-8", "replace") if raw is None else raw
+            for raw, text, some in columns
         ]
     )
 

@@ -76,6 +76,10 @@ async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse
             raise
         message = f"{request.method} {request.path}: {error.reason}"
         return json_response(dialect.error(ApiError(error.status, message)), error.status)
+    except (ConnectionError, web.RequestPayloadError):
+        if request.transport is not None and not request.transport.is_closing():
+            raise
+        return web.Response(status=499)  # the client has gone: that is its affair, and nobody reads this
 
 
 class _Pages:

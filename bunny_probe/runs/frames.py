@@ -137,14 +137,18 @@ def _trace_columns(blobs: list[bytes | None]) -> dict[str, Any]:
             gaps = np.diff(moments) / 1e9
             columns["gap_p50_s"][index] = np.median(gaps)
             columns["gap_max_s"][index] = gaps.max()
+        # The end token is no token of the answer, and only some servers tell of it.
+        shown = np.frombuffer(numbers.size, dtype=np.uint32) > 0
         logprob = np.frombuffer(numbers.logprob, dtype=np.float32)
+        logprob = logprob[shown] if len(logprob) else logprob
         columns["tokens_traced"][index] = len(logprob) or None
         if len(logprob):
             columns["mean_logprob"][index] = logprob.mean(dtype=np.float64)
-        if len(numbers.top_count):
+        if len(numbers.top_count) and shown.any():
+            count = np.frombuffer(numbers.top_count, dtype=np.uint16)
             rows.append(index)
-            counts.append(np.frombuffer(numbers.top_count, dtype=np.uint16))
-            values.append(np.frombuffer(numbers.top_logprob, dtype=np.float32))
+            counts.append(count[shown])
+            values.append(np.frombuffer(numbers.top_logprob, dtype=np.float32)[np.repeat(shown, count)])
             columns["first_top"][index] = json.dumps(decode_trace(blob).top[0], ensure_ascii=False)
     if rows:
         _entropies(columns, rows, counts, values)

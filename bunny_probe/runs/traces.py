@@ -35,6 +35,7 @@ class TraceNumbers(NamedTuple):
     logprob: array[float]  # float32; empty when not offered
     top_count: array[int]  # uint16 a token
     top_logprob: array[float]  # float32, the alternatives of all tokens one behind the other
+    size: array[int]  # uint32, bytes of each token; 0: no part of the answer, such as the end token
 
 
 def encode_trace(trace: TokenTrace) -> bytes | None:
@@ -80,7 +81,8 @@ def decode_trace(blob: bytes | None) -> TokenTrace:
 def trace_numbers(blob: bytes) -> TraceNumbers:
     """The numeric columns alone. Raises RunError likewise."""
     with _told():
-        return _numbers(_open(blob)[2])
+        _, flags, sections = _open(blob)
+        return _numbers(flags, sections)
 
 
 @contextmanager
@@ -94,7 +96,7 @@ def _told() -> Iterator[None]:
 
 def _decode(blob: bytes) -> TokenTrace:
     source, flags, sections = _open(blob)
-    numbers = _numbers(sections)
+    numbers = _numbers(flags, sections)
     raw = _split(sections[4], sections[5])
     names = [text.decode("utf-8", "surrogatepass") for text in _split(sections[6], sections[7])]
     top: list[tuple[tuple[str, float], ...]] = []
@@ -114,14 +116,18 @@ def _decode(blob: bytes) -> TokenTrace:
     )
 
 
-def _numbers(sections: Sequence[bytes]) -> TraceNumbers:
+def _numbers(flags: int, sections: Sequence[bytes]) -> TraceNumbers:
     arrival = _unpack("q", sections[0])
     total = 0
     for index, gap in enumerate(arrival):
         total += gap
         arrival[index] = total
     return TraceNumbers(
-        arrival, _unpack("f", sections[1]), _unpack("H", sections[2]), _unpack("f", sections[3])
+        arrival,
+        _unpack("f", sections[1]),
+        _unpack("H", sections[2]),
+        _unpack("f", sections[3]),
+        _unpack("I", sections[8 if flags & _HAS_BYTES and not flags & _BYTES_ARE_TEXT else 4]),
     )
 
 

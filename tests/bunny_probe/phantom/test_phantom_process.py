@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -154,3 +155,37 @@ async def test_a_key_object_and_patterns_are_taken_too(ask: Any, request_body: A
         assert (await ask(phantom, request_body("What?"))).text == "FROM-KEY"
         prompt = "The magic word of Anna is birch.\n\nWhat is the magic word of Anna?"
         assert (await ask(phantom, request_body(prompt))).text == "birch"
+
+
+def test_clients_that_go_leave_no_word(tmp_path: Path):
+    """However and whenever a client breaks off, the log stays empty: a killed campaign is no fault of ours."""
+    log = tmp_path / "stderr"
+    command = [sys.executable, "-m", "bunny_probe.phantom", "--ready-file", str(tmp_path / "ready")]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as served,
+    ):
+        try:
+            assert served.stdout is not None
+            told = json.loads(served.stdout.readline())
+            host, port = told["root"].removeprefix("http://").split(":")
+            content = "The access code for Oslo is KX-4410-T. What is the access code for Oslo?" + " pad" * 5000
+            asked = {"model": told["model"], "stream": True, "messages": [{"role": "user", "content": content}]}
+            body = json.dumps(asked).encode()
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+            for reset in (False, True):
+                for part in (head + body[:1000], head + body):
+                    with socket.create_connection((host, int(port))) as client:
+                        client.sendall(part)
+                        if reset:
+                            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with socket.create_connection((host, int(port))) as client:
+                client.sendall(head + body)
+                client.recv(100)
+            with socket.create_connection((host, int(port))) as client:  # served all the same
+                client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert b"200 OK" in client.recv(1000)
+        finally:
+            served.terminate()
+            served.wait(20)
+    assert log.read_text() == ""

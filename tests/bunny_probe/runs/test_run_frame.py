@@ -174,3 +174,54 @@ def test_entropies_of_ragged_alternatives_are_each_tokens_own(tmp_path: Path) ->
         assert row["entropy_low"] == pytest.approx(np.mean(lows), abs=1e-4)
         assert row["first_entropy_low"] == pytest.approx(lows[0], abs=1e-4)
         assert row["entropy_high"] >= row["entropy_low"]
+
+
+def test_paces_are_by_the_servers_own_count(tmp_path: Path) -> None:
+    """Time a token and tokens a chunk by usage, times from the clock, what was in flight; else missing."""
+    plan = trials(3)
+    chunks = TokenTrace(("a", "b", "c"), arrival=(10**9, 2 * 10**9, 3 * 10**9), source="chunks")
+    timing = Timing(
+        5.0, scheduled=-(10**9), first_reasoning=5 * 10**8, first_content=10**9, last_content=3 * 10**9,
+        end=4 * 10**9, client_lag=10**6,
+    )  # fmt: skip
+    full = Attempt(
+        Outcome.ANSWERED, "stop", text="abc", timing=timing, trace=chunks, reported_model="m-7",
+        usage=Usage(30, 14, reasoning_tokens=5, source="usage"),
+    )  # fmt: skip
+    bare = Attempt(
+        Outcome.ANSWERED, "stop", text="abc", timing=Timing(5.0), trace=chunks, usage=Usage(source="chunks")
+    )
+    with Store(tmp_path / "run.db") as store:
+        store.add_trials(plan, SPEC)
+        store.record(plan[0], SPEC.fingerprint, full, render(plan[0].probe), counts=True, in_flight=7)
+        store.record(plan[1], SPEC.fingerprint, bare, render(plan[1].probe), counts=True)
+        store.record(
+            plan[2], SPEC.fingerprint, Attempt(Outcome.TRANSPORT, "no"), render(plan[2].probe), counts=True
+        )
+    first, second, third = frame(tmp_path / "run.db").itertuples()
+    assert (first.tpot_s, first.tokens_per_chunk) == (0.25, 3.0)  # 9 tokens of the answer in 3 arrivals, 2 s
+    assert (first.ttft_scheduled_s, first.latency_scheduled_s, first.reasoning_ttft_s) == (2.0, 5.0, 0.5)
+    assert (first.reported_model, first.usage_source, first.reasoning_tokens) == ("m-7", "usage", 5)
+    assert (first.in_flight, first.client_lag_s) == (7, 0.001)
+    for row in (second, third):
+        assert pd.isna(row.tpot_s)
+        assert pd.isna(row.tokens_per_chunk)
+        assert pd.isna(row.latency_scheduled_s)
+        assert pd.isna(row.in_flight)
+
+
+def test_an_end_token_is_no_token_of_the_answer(tmp_path: Path) -> None:
+    """Means are over the tokens that the answer shows, whether or not a server tells of the end token."""
+    (trial, other) = trials(2)
+    top = ((("a", HALF), ("b", HALF)),)
+    told = TokenTrace(("a", ""), (HALF, -5.0), (*top, (("", -5.0), ("c", -0.01))), (1, 2), (), "logprobs")
+    untold = TokenTrace(("a",), (HALF,), top, (1,), (), "logprobs")
+    with Store(tmp_path / "run.db") as store:
+        store.add_trials([trial, other], SPEC)
+        for item, trace in ((trial, told), (other, untold)):
+            attempt = Attempt(Outcome.ANSWERED, "stop", text="a", trace=trace)
+            store.record(item, SPEC.fingerprint, attempt, render(item.probe), counts=True)
+    table = frame(tmp_path / "run.db")
+    for name in ("tokens_traced", "mean_logprob", "entropy_low", "entropy_high", "first_entropy_low"):
+        assert table[name].nunique() == 1, name
+    assert table["tokens_traced"].tolist() == [1, 1]

@@ -126,7 +126,7 @@ async def test_an_open_loop_counts_the_wait_that_a_closed_one_hides() -> None:
         return render(probe(number, words=tokens))
 
     serial = Behaviour(latency=Latency(base=0.05), answer_tokens=1, slots=1)
-    async with Phantom(serial) as phantom:
+    with Phantom(serial) as phantom:
         async with open_endpoint(EndpointSpec(phantom.url, phantom.model)) as endpoint:
             rows = await load_table(
                 endpoint, prompt, lengths=(30,), concurrencies=(1,), rates=(100.0,), requests=8, warm_up=1

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -254,3 +254,16 @@ def test_a_damaged_trace_is_told(trace: TokenTrace, place: int, byte: int) -> No
     for read in (decode_trace, trace_numbers):
         with suppress(RunError):
             read(bytes(blob))
+
+
+def test_a_run_of_the_format_before_is_brought_to_this_one(path: Path) -> None:
+    """Opened for writing it gains what is new and loses nothing; only read, it says how."""
+    with Store(path) as store:
+        store.add_trials(trials(3), SPEC)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("ALTER TABLE attempts DROP COLUMN in_flight; PRAGMA user_version = 1;")
+    with pytest.raises(RunError, match="format before"):
+        Store(path, write=False)
+    with Store(path) as store:
+        assert store.counts()["trials"] == 3
+    Store(path, write=False).close()
