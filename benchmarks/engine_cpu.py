@@ -1,8 +1,9 @@
-"""How fast the engine reads and writes on this CPU, beside its peers on the same weights in the same run.
+"""How fast the engine reads and writes on this CPU, beside its peers on the same file in the same run.
 
-Peers: transformers (SDPA attention, float32, the same dequantised weights), always; llama.cpp, on the GGUF file
-itself, where `llama-cpp-python` is installed. Each figure is the best of its repeats. The limit of the machine
-is measured first: matrix products of the model's largest shape.
+Peers: llama.cpp, by an interpreter that has `llama-cpp-python[server]` (`--peer PYTHON`; with cmake and a C++
+compiler: `python -m venv peer && peer/bin/pip install 'llama-cpp-python[server]'`), and transformers in float32
+with `--transformers`. Runs take turns, and each figure is the best of its repeats. What the machine can do is
+measured first: matrix products and reading of memory.
 """
 
 from __future__ import annotations
@@ -11,24 +12,28 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import math
+import pydoc_data.topics
 import random
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from _engine_load import bunny, cold_start, first_tokens, llama
 from _engine_report import as_served, bar, report
 from bunny_engine.config import ModelConfig
 from bunny_engine.engine import EngineOptions
 from bunny_engine.fetch import Source, resolve
+from bunny_engine.linear import HalfLinear
 from bunny_engine.loading import open_engine, open_model
 from bunny_engine.memory import DenseMemory
 from bunny_engine.model import Model
+from bunny_engine.stored import Stored
+from bunny_engine.tokenizer import load_tokenizer
 from bunny_engine.types import SamplingParams
 from bunny_engine.weights import load
 
@@ -40,13 +45,16 @@ def prompt_of(count: int, seed: int) -> list[int]:
     return random.Random(seed).choices(range(1000, 40_000), k=count)
 
 
-def best(run: Run, count: int, answer: int, repeats: int) -> tuple[float, float]:
-    found = [run(prompt_of(count, seed), answer) for seed in range(repeats)]
-    return min(read for read, _ in found), min(write for _, write in found)
+def best(runs: dict[str, Run], count: int, answer: int, repeats: int) -> dict[str, tuple[float, float]]:
+    """The least seconds to read and to write, by name; the runs take turns, so that a noisy minute hits all."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for seed in range(repeats):
+        for name, run in runs.items():
+            found[name].append(run(prompt_of(count, seed), answer))
+    return {name: (min(r for r, _ in times), min(w for _, w in times)) for name, times in found.items()}
 
 
-def ours(source: Source) -> Run:
-    model: Model = open_model(source)[0]
+def ours(model: Model) -> Run:
     with torch.inference_mode():
         model.prepare()
 
@@ -65,11 +73,30 @@ def ours(source: Source) -> Run:
     return run
 
 
+def llama_peer(python: str, source: Source, threads: int, context: int) -> Run:
+    script = Path(__file__).with_name("_llama_peer.py")
+    command = [python, str(script), str(source.path), "--threads", str(threads), "--context", str(context)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said, heard = process.stdin, process.stdout
+    if heard.readline().strip() != "ready":
+        raise RuntimeError(f"{python} could not load llama.cpp")
+
+    def run(ids: list[int], answer: int) -> tuple[float, float]:
+        said.write(json.dumps({"ids": ids, "answer": answer}) + "\n")
+        said.flush()
+        times = json.loads(heard.readline())
+        return times["read"], times["write"]
+
+    return run
+
+
 def transformers_peer(source: Source) -> Run:
     import transformers
 
     checkpoint = load(source, torch.float32)
-    c, tensors = checkpoint.config, checkpoint.tensors
+    c, tensors = checkpoint.config, {n: m.dense() for n, m in checkpoint.matrices.items()} | checkpoint.vectors
     config = transformers.LlamaConfig(
         vocab_size=c.vocab,
         hidden_size=c.width,
@@ -122,25 +149,6 @@ def _hf_names(c: ModelConfig, tensors: dict[str, torch.Tensor]) -> dict[str, tor
     return state
 
 
-def llama_peer(source: Source, threads: int, context: int) -> Run:
-    from llama_cpp import Llama
-
-    model = Llama(str(source.path), n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
-
-    def run(ids: list[int], answer: int) -> tuple[float, float]:
-        model.reset()
-        begun = time.perf_counter()
-        model.eval(ids)
-        token = model.sample(temp=0.0)
-        read = time.perf_counter()
-        for _ in range(answer - 1):
-            model.eval([token])
-            token = model.sample(temp=0.0)
-        return read - begun, time.perf_counter() - read
-
-    return run
-
-
 async def reuse(source: Source, tokens: int) -> tuple[float, float]:
     """Seconds for three prompts of `tokens` + 40, and for three that share all but the last 40 tokens."""
     engine, _ = open_engine(source, options=lambda context: EngineOptions(context=context))
@@ -162,107 +170,167 @@ async def reuse(source: Source, tokens: int) -> tuple[float, float]:
         engine.close()
 
 
-def cold_start() -> float:
-    """Seconds from the start of the process to the first 200 of /health, weights in the page cache."""
-    with tempfile.TemporaryDirectory() as folder:
-        ready = Path(folder) / "ready.json"
-        command = [sys.executable, "-m", "bunny_engine.cli", "serve", "--port", "0", "--ready-file", str(ready)]
-        begun = time.perf_counter()
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            try:
-                while not ready.exists() and process.poll() is None:
-                    time.sleep(0.005)
-                urllib.request.urlopen(json.loads(ready.read_text())["url"] + "/health", timeout=30).close()
-                return time.perf_counter() - begun
-            finally:
-                process.terminate()
+def limits(c: ModelConfig) -> dict[str, float]:
+    """GFLOP/s of a chunk times the largest matrix, in float32 and float16; GB/s of reading memory."""
+    x, w = torch.randn(CHUNK, c.width), torch.randn(2 * c.ffn, c.width)
+    half = HalfLinear(Stored.dense_of(w.half()), None, torch.float32)
+    large = torch.ones(64 << 20)
+    flops = 2 * CHUNK * c.width * 2 * c.ffn
+    return {
+        "float32_gflops": flops / least(lambda: torch.nn.functional.linear(x, w)) / 1e9,
+        "float16_gflops": flops / least(lambda: half(x)) / 1e9,
+        "read_gbs": large.nbytes / least(large.sum) / 1e9,
+    }
 
 
-def matmul_limit() -> float:
-    """GFLOP/s of float32 products in the model's largest shape."""
-    x, w = torch.randn(512, 576), torch.randn(3072, 576)
+def least(work: Callable[[], object], times: int = 20) -> float:
     seconds = []
-    for _ in range(20):
+    for _ in range(times):
         begun = time.perf_counter()
-        torch.nn.functional.linear(x, w)
+        work()
         seconds.append(time.perf_counter() - begun)
-    return 2 * 512 * 576 * 3072 / min(seconds) / 1e9
+    return min(seconds)
+
+
+@torch.inference_mode()
+def perplexity(model: Model, ids: list[int]) -> float:
+    """Mean negative log-likelihood in nats."""
+    memory, loss = DenseMemory(model.config, len(ids), model.dtype, model.device), 0.0
+    for start in range(0, len(ids), CHUNK):
+        targets = torch.tensor(ids[start + 1 : start + CHUNK + 1])
+        hidden = model.chunk(torch.tensor(ids[start : start + CHUNK]), memory)
+        scores = model.logits(hidden[: len(targets)])
+        loss += float(torch.nn.functional.cross_entropy(scores, targets, reduction="sum"))
+    return loss / (len(ids) - 1)
+
+
+def forms(source: Source, tokens: int) -> list[dict[str, Any]]:
+    """What each way to keep the weights takes and costs: bits, bytes, perplexity, speed."""
+    text = "\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
+    ids = load_tokenizer(source).encode(text[: tokens * 8])[:tokens]
+    rows, base = [], 0.0
+    for name in ("native", "half", "bf16", "int8", "int6", "int4", "hybrid", "half,mlp=int4,attn=int4"):
+        model, checkpoint = open_model(source, weights=name)
+        run = ours(model)
+        nats = perplexity(model, ids)
+        base = base or nats
+        read, write = best({name: run}, 512, 9, 3)[name]
+        size = sum(matrix.nbytes for matrix in checkpoint.matrices.values())
+        count = sum(math.prod(matrix.shape) for matrix in checkpoint.matrices.values())
+        rows.append(
+            {
+                "weights": name,
+                "bits a weight": 8 * size / count,
+                "MB on disk": size / 1e6,
+                "perplexity": math.exp(nats),
+                "change, %": 100 * math.expm1(nats - base),
+                "512 tokens, tok/s": 512 / read,
+                "decode at 512, tok/s": 8 / write,
+            }
+        )
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="shorter prompts, fewer repeats: under a minute")
+    parser.add_argument("--quick", action="store_true", help="shorter prompts, fewer repeats and clients")
     parser.add_argument("--json", action="store_true", help="print JSON for a program")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    here = sys.executable if importlib.util.find_spec("llama_cpp") else None
+    parser.add_argument("--peer", default=here, help="an interpreter that has llama-cpp-python[server]")
+    parser.add_argument("--transformers", action="store_true", help="measure transformers in float32, too")
+    parser.add_argument("--forms", action="store_true", help="only the table of ways to keep the weights")
     options = parser.parse_args()
     as_served()
     torch.set_num_threads(options.threads)
     source = resolve()
-    long, repeats = (1536, 2) if options.quick else (4096, 3)
-    limit = matmul_limit()
-    runs: dict[str, Run] = {"engine": ours(source), "transformers": transformers_peer(source)}
-    if importlib.util.find_spec("llama_cpp"):
-        runs["llama.cpp"] = llama_peer(source, options.threads, long + 64)
-    rows: list[dict[str, Any]] = []
-    total: dict[str, dict[str, float]] = {}
-    for name, run in runs.items():
+    if options.forms:
+        rows = forms(source, 768 if options.quick else 3072)
+        half = next(row for row in rows if row["weights"] == "half")
+        bars = [
+            bar("perplexity change of what is served by default, %", abs(half["change, %"]), 0.05, most=True)
+        ]
+        report("ways to keep the weights", rows, bars, as_json=options.json, threads=options.threads)
+    long, repeats, clients = (1536, 2, 8) if options.quick else (4096, 3, 20)
+    model, checkpoint = open_model(source)
+    c = model.config
+    limit = limits(c)
+    runs: dict[str, Run] = {"engine": ours(model)}
+    if options.peer:
+        runs["llama.cpp"] = llama_peer(options.peer, source, options.threads, long + 64)
+    if options.transformers:
+        runs["transformers"] = transformers_peer(source)
+    for run in runs.values():
         run(prompt_of(64, 0), 2)  # warm
-        read, write = best(run, 512, 17, repeats)
-        long_read, long_write = best(run, long, 16, 1 if options.quick else 2)
-        total[name] = {"512": read, "decode": write / 16, "long": long_read + long_write}
-        flops = 2 * 106.2e6 * 512 / read / 1e9  # products with the layers' weights alone
+    short = best(runs, 512, 17, repeats)
+    longer = best(runs, long, 16, 1 if options.quick else 2)
+    layers = sum(math.prod(m.shape) for name, m in checkpoint.matrices.items() if name.startswith("layers."))
+    stored = sum(matrix.nbytes for matrix in checkpoint.matrices.values())
+    attention = 2 * c.layers * c.q_rows * long**2  # causal: half of two products
+    rows: list[dict[str, Any]] = [
+        {
+            "server": "what this machine allows",
+            "512 tokens, tok/s": limit["float16_gflops"] * 1e9 / (2 * layers),
+            f"{long:,} + 16, s": (
+                2 * layers * long / limit["float16_gflops"] + attention / limit["float32_gflops"]
+            )
+            / 1e9
+            + 16 * stored / limit["read_gbs"] / 1e9,
+            "decode at 512, tok/s": limit["read_gbs"] * 1e9 / stored,
+        }
+    ]
+    for name in runs:
         rows.append(
             {
                 "server": name,
-                "512 tokens, tok/s": 512 / read,
-                "of matmul limit": flops / limit,
-                "decode at 512, tok/s": 16 / write,
-                f"{long:,} + 16, s": long_read + long_write,
+                "512 tokens, tok/s": 512 / short[name][0],
+                f"{long:,} + 16, s": sum(longer[name]),
+                "decode at 512, tok/s": 16 / short[name][1],
             }
         )
-    if "llama.cpp" not in runs:
-        rows.append({**dict.fromkeys(rows[0], "not measured"), "server": "llama.cpp (not installed)"})
     different, same = asyncio.run(reuse(source, 1024 if options.quick else 2048))
-    start = min(cold_start() for _ in range(1 if options.quick else 3))
-    # In float32 both peers read a prompt at the machine's speed of matrix products: a tie is what can be had.
+    body = {"model": source.name, "prompt": "The capital of France is", "max_tokens": 1}
+    starts = [cold_start(body) for _ in range(1 if options.quick else 3)]
     bars = [
-        bar(
-            "512-token prompt, times as fast as transformers",
-            total["transformers"]["512"] / total["engine"]["512"],
-            0.9,
-        ),
-        bar(
-            f"{long:,} + 16 tokens, times as fast as transformers",
-            total["transformers"]["long"] / total["engine"]["long"],
-            0.9,
-        ),
-        bar(
-            "decode, times as fast as transformers",
-            total["transformers"]["decode"] / total["engine"]["decode"],
-            1.3,
-        ),
-        bar(
-            "the same prefix three times, times as fast as three",
-            different / same,
-            2.5,
-        ),
-        bar("cold start, s", start, 3.0, most=True),
+        bar("the same prefix three times, times as fast as three", different / same, 2.5),
+        bar("cold start to the first completion, s", min(answered for _, answered in starts), 3.0, most=True),
     ]
-    if "llama.cpp" in runs:
-        peer, mine = total["llama.cpp"], total["engine"]
+    facts: dict[str, Any] = {name: round(value, 1) for name, value in limit.items()}
+    if options.peer:
+        mine, peer = short["engine"], short["llama.cpp"]
         bars += [
-            bar("512-token prompt, times as fast as llama.cpp", peer["512"] / mine["512"], 4.0),
-            bar(f"{long:,} + 16 tokens, times as fast as llama.cpp", peer["long"] / mine["long"], 3.0),
-            bar("decode, times as fast as llama.cpp", peer["decode"] / mine["decode"], 0.8),
+            bar("512-token prompt, times as fast as llama.cpp", peer[0] / mine[0], 4.0),
+            bar(
+                f"{long:,} + 16 tokens, times as fast as llama.cpp",
+                sum(longer["llama.cpp"]) / sum(longer["engine"]),
+                3.0,
+            ),
+            bar("decode at 512, times as fast as llama.cpp", peer[1] / mine[1], 0.8),
         ]
+        with bunny("--threads", str(options.threads)) as url:
+            us = asyncio.run(first_tokens(url, clients, 220, 32))
+        with llama(options.peer, source.path, options.threads, 2048) as url:
+            them = asyncio.run(first_tokens(url, clients, 220, 32))
+        p95 = [times[math.ceil(0.95 * clients) - 1] for times in (us, them)]
+        facts |= {"p95_first_token_s": [round(value, 2) for value in p95]}
+        bars.append(
+            bar(f"{clients} clients, P95 of first token, of llama.cpp's", p95[0] / p95[1], 0.5, most=True)
+        )
+    else:
+        rows.append({**dict.fromkeys(rows[0], "not measured"), "server": "llama.cpp (name it with --peer)"})
+    if "transformers" in runs:
+        theirs = short["transformers"]
+        bars.append(bar("512-token prompt, times as fast as transformers", theirs[0] / short["engine"][0], 1.0))
+        bars.append(bar("decode at 512, times as fast as transformers", theirs[1] / short["engine"][1], 1.3))
     report(
         "engine on the CPU",
         rows,
         bars,
         as_json=options.json,
         threads=options.threads,
-        matmul_gflops=round(limit, 1),
         bfloat16_in_hardware=bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+        cold_health_s=round(min(healthy for healthy, _ in starts), 2),
+        **facts,
     )
 
 
