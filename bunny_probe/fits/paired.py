@@ -37,8 +37,10 @@ def _smoothed(total: Floats, scale: float, level: float, count: int) -> tuple[fl
     Two extra documents, one better and one worse by a typical amount, keep the interval honest where few
     documents differ: Bonett and Price 2012 for pairs of hits, of which this is the case of one pair each.
     """
-    largest = float(np.abs(total).max())
-    typical = min(scale / count, largest) if largest > 0 else scale / count
+    moving = total[np.abs(total) > 1e-12]
+    typical = scale / count  # a document's number of pairs: all of them changed
+    if moving.size:
+        typical = min(typical, float(np.sqrt(np.mean(moving**2))))
     value = float(total.sum()) / scale
     pulled = float(total.sum()) / (scale + 2 * typical)
     spread = float(np.sum((total - value * scale / count) ** 2)) + 2 * typical**2
