@@ -60,7 +60,7 @@ def headline(bench: Bench) -> None:
     for row in fit.rows if fit else ():
         if row.difference is not None:
             bound = f"95 % interval {span(row.low, row.high, '+.2f')}, n = {row.n} pairs"
-            shown.append(Tile(f"Recall, {row.name}", f"{row.difference:+.2f}", bound))
+            shown.append(Tile(f"{_where(bench)}: {row.name}", f"{row.difference:+.2f}", bound))
     if bench.truth is not None and _WINDOW in bench.studies:
         found = _window_fit(bench)
         shown.append(
@@ -101,13 +101,22 @@ def recall(bench: Bench) -> None:
     if contrasts.status == "refused":
         finding(contrasts.sentence(), tone="refused")
         return
-    worse = [row for row in contrasts.rows if row.high is not None and row.high < 0]
-    advice = (
-        f"Shown to cost recall here: {listed(row.name.removesuffix(' minus full') for row in worse)}."
-        if worse
-        else "No policy is shown to cost recall here; the intervals say how much it could be."
+    worse = [
+        row.name.removesuffix(" minus full")
+        for row in contrasts.rows
+        if row.p_adjusted is not None and row.p_adjusted < 1 - contrasts.level and (row.difference or 0) < 0
+    ]
+    plot(
+        lambda width: plots.contrast_dots(
+            contrasts, width=width, title=_where(bench), label="recall, policy minus full"
+        )
     )
-    finding(contrasts.sentence(), advice, tone="bad" if worse else "plain")
+    advice = (
+        f"Shown to cost recall there: {listed(worse)}."
+        if worse
+        else "No policy is shown to cost recall there; the intervals say how much it could be."
+    )
+    finding(f"{_where(bench)}: {contrasts.sentence()}", advice, tone="bad" if worse else "plain")
 
 
 def entropy(bench: Bench) -> None:
@@ -143,12 +152,14 @@ def entropy(bench: Bench) -> None:
         text_columns=["policy", "entropy, nats", "same text as full"],
     )
     sealed = [row for row in rows if str(row["policy"]).startswith("bsr")]
+    if not sealed:
+        finding("No bsr policy was asked.", tone="refused")
+        return
+    said = "; ".join(f"{row['policy']}: {row['same text as full']}" for row in sealed)
     finding(
-        "Greedy answers that are letter for letter those of full: "
-        + "; ".join(f"{row['policy']} {row['same text as full']}" for row in sealed)
-        + ". A policy that changes the text without losing recall still moves the numbers behind it.",
-        tone="plain",
-    ) if sealed else finding("No bsr policy was asked.", tone="refused")
+        f"Greedy answers that are letter for letter those of full. {said}.",
+        "Where answers are identical a user sees no change; the interval says how often there could be one.",
+    )
 
 
 def window(bench: Bench) -> None:
@@ -231,7 +242,15 @@ def _against_full(bench: Bench) -> ContrastsFit | None:
     if len(names) < 2 or names[0] != "full":
         return None
     pairs = tuple((f"{name} minus full", "full", name) for name in names[1:])
-    return Contrasts(pairs, column="policy", match=("cluster", "variant", "task"))(bench.frame())
+    frame = bench.frame()
+    if bench.truth is not None:  # elsewhere every policy sees the same, so a difference there is none of theirs
+        behind = (1 - frame["depth"].astype("float64")) * bench.truth.length
+        frame = frame[(behind > bench.truth.gone_from) & (behind < bench.truth.first_block)]
+    return Contrasts(pairs, column="policy", match=("cluster", "variant", "task"))(frame)
+
+
+def _where(bench: Bench) -> str:
+    return "Facts in older blocks" if bench.truth is not None else "All facts"
 
 
 def _lowest(fit: Any) -> str:
@@ -255,11 +274,11 @@ def _by_distance(bench: Bench, frame: pd.DataFrame) -> None:
         for name in bench.studies:
             part = placed[(distance == value) & (placed["policy"] == name)]
             scored = part["score"].dropna()
-            row[name] = f"{scored.sum():.0f} of {len(scored)}" + (
-                f" ({len(part) - len(scored)} unanswered)" if len(part) > len(scored) else ""
+            row[name] = f"{scored.sum():.0f}/{len(scored)}" + (
+                f", {len(part) - len(scored)} unanswered" if len(part) > len(scored) else ""
             )
         rows.append(row)
-    table(pd.DataFrame(rows), "Facts found, by distance from the end")
+    table(pd.DataFrame(rows), "Facts found of those answered, by distance from the end")
 
 
 def _seen(bench: Bench, distance: int) -> str:

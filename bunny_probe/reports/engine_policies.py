@@ -123,7 +123,8 @@ def open_bench(
         target = Target(model=model, engine_options=("--memory", *windows[0], *common))
         truth = _truth(plan, target, path.with_suffix(".places.json"), block_size, resident_blocks)
     costs = _costs(model, bench, path.with_name(f"{path.stem}.bench-{bench}.json")) if bench else None
-    return Bench(studies, costs, truth, model or next(iter(studies.values())).endpoint, release, "")
+    asked = next(iter(studies.values())).frame["model"]
+    return Bench(studies, costs, truth, str(asked.iloc[0]) if len(asked) else model, release, "")
 
 
 def _named(policies: str) -> dict[str, list[str]]:
@@ -135,10 +136,19 @@ def _named(policies: str) -> dict[str, list[str]]:
             continue
         if words[0] not in _POLICIES:
             raise UsageError(f"policies: {words[0]!r} is none; choices: {', '.join(_POLICIES)}")
-        found[" ".join(word.removeprefix("--") for word in words)] = words
+        found[_short(words)] = words
     if not found:
         raise UsageError(f"policies: name at least one of {', '.join(_POLICIES)}")
     return dict(sorted(found.items(), key=lambda item: item[1] != ["full"]))
+
+
+def _short(words: list[str]) -> str:
+    """`bsr --bits 4` as `bsr, 4 bits`, `top-blocks --top-blocks 1` as `top-blocks, 1`."""
+    said, rest = [words[0]], words[1:]
+    for flag, value in zip(rest[::2], [*rest[1::2], ""], strict=False):
+        name = flag.removeprefix("--")
+        said.append({"bits": f"{value} bits", "top-blocks": value}.get(name, f"{name} {value}".strip()))
+    return ", ".join(said)
 
 
 def _study(plan: Plan, target: Target, path: Path, release: str, concurrency: int) -> Study:

@@ -6,6 +6,8 @@ from typing import Any
 
 __all__ = ["notes"]
 
+_DENSE = 3  # blocks that are never sealed: the first one and the two newest
+
 
 def notes(found: dict[str, Any]) -> list[str]:
     """Sentences on what `bench.measure` found; see there for its shape."""
@@ -32,11 +34,19 @@ def _slower(found: dict[str, Any]) -> list[str]:
 
 
 def _bigger(found: dict[str, Any]) -> list[str]:
-    rows = [row for row in found["forms"] if row["policy"] != "full" and row["bytes_of_full"] >= 1]
-    if not rows:
-        return []
-    names = "; ".join(f"{row['name']} at {row['length']:,}" for row in rows)
-    return [f"No memory is saved, or some is lost, by: {names}."]
+    rows = [row for row in found["forms"] if row["policy"] != "full"]
+    dense = max((row["length"] for row in rows if row["length"] <= _DENSE * row["block"]), default=0)
+    lost = [row for row in rows if row["bytes_of_full"] >= 1 and row["length"] > _DENSE * row["block"]]
+    said = []
+    if dense:
+        said.append(
+            f"At {dense:,} tokens every block is dense still: no policy saves anything, and layer inputs that "
+            "are kept for later come on top."
+        )
+    if lost:
+        names = "; ".join(f"{row['name']} at {row['length']:,}" for row in lost)
+        said.append(f"No memory is saved, or some is lost, by: {names}.")
+    return said
 
 
 def _attention(seen: dict[str, Any]) -> list[str]:
@@ -49,4 +59,6 @@ def _attention(seen: dict[str, Any]) -> list[str]:
         f"more than {share:.0%} of its attention there"
     )
     often = mean["steps_needing_one"] > 0.5
-    return [f"{said}{': sealed blocks are needed nearly always, so what is saved is memory' if often else ''}."]
+    return [
+        f"{said}{': sealed blocks are not idle, so what is saved is memory and not work' if often else ''}."
+    ]

@@ -53,6 +53,7 @@ def cost(name: str, policy: str, length: int, memory: float, time: float, **more
     base = {"name": name, "policy": policy, "form": None, "bits": 8, "block": None, "length": length}
     figures = {
         "bytes": int(1e6 * memory),
+        "stored_bytes": int(1e5 * memory),
         "bytes_of_full": memory,
         "token_ms": 10 * time,
         "token_of_full": time,
@@ -102,13 +103,13 @@ def test_a_planted_window_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) 
     everywhere = dict.fromkeys((*near, *far), 1.0)
     studies = {
         "full": answered("full", everywhere),
-        "bsr bits 8": answered("bsr", everywhere),
+        "bsr, 8 bits": answered("bsr", everywhere),
         "window": answered("window", {**near, **far}),
     }
     text = page(monkeypatch, Bench(studies, costs(), TRUTH, "m", "1.10", ""))
     assert "its interval meets the truth" in text
-    assert "Shown to cost recall here: window." in text
-    assert "bsr bits 8 60 of 60" in text
+    assert "Shown to cost recall there: window." in text
+    assert "bsr, 8 bits: 60 of 60" in text
     assert "Where BSR loses" in text
     assert "forgotten" in text
     assert "nan" not in text
@@ -131,7 +132,7 @@ def test_another_endpoint_is_asked_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp
         )
     text = page(monkeypatch, opened)
     assert text.count("needs the bundled engine") >= 5
-    assert "Facts found, by distance" in text
+    assert "Facts found of those answered, by distance" in text
     assert "phantom, a simulated endpoint" in text
 
 
