@@ -2,9 +2,9 @@
 
 A random model of two layers is served by `bunny-engine serve` in a process of its own. 10,000 mutated requests:
 each is answered within its time, by a 2xx or a 4xx. 2,000 mutated files (GGUF, folders, conversions in the
-cache): each is refused by name or gives finite numbers. 28,800 requests, one every three seconds for a day, sent
-as fast as they are answered: streams, scores, several choices, shared prefixes, a third of the clients leaving
-early; then nothing runs, nothing is held, and the process is no larger than it was after its first third.
+cache): each is refused by name or gives finite numbers. 28,800 requests, one every three seconds for a day,
+sent as fast as they are answered: streams, scores, several choices, shared prefixes, a third of the clients
+leaving early; then nothing runs, nothing is held, and the process has not grown since its first third.
 """
 
 from __future__ import annotations

@@ -90,16 +90,18 @@ def open_engine(
     weights: str = "auto",
     options: Callable[[int], EngineOptions] = lambda context: EngineOptions(context=context),
     context: int | None = None,
+    tokenizer: TextTokenizer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[LocalEngine, TextTokenizer]:
-    """A running engine and its tokenizer; `options` is called with the context's length.
+    """A running engine and its tokenizer. `options` is called with the context's length; `tokenizer` is the
+    source's own, where it is loaded already.
 
     Raises OptionError, DamagedWeights, UnsupportedModel.
     """
     model, checkpoint = open_model(
         source, device=device, dtype=dtype, weights=weights, context=context, progress=progress
     )
-    tokenizer = load_tokenizer(source)
+    tokenizer = tokenizer or load_tokenizer(source)
     length = context or checkpoint.config.context
     chosen = options(length)
     if checkpoint.config.local_window and chosen.policy.name != "full":

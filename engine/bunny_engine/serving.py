@@ -11,13 +11,15 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bunny_engine.errors import OptionError
-from bunny_engine.fetch import resolve
+from bunny_engine.fetch import Source, resolve
 from bunny_engine.recipe import Recipe
+from bunny_engine.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     import uvicorn
@@ -103,14 +105,13 @@ def run(options: ServeOptions, console: Console) -> None:
 
 
 async def _serve(options: ServeOptions, console: Console, listener: socket.socket, source: object) -> None:
+    # What needs no torch happens while torch is imported; what serves is imported while the weights are packed.
+    ahead = ThreadPoolExecutor(1).submit(load_tokenizer, cast(Source, source))
     import torch
 
     from bunny_engine.engine import EngineOptions
-    from bunny_engine.fetch import Source
     from bunny_engine.loading import DeviceName, DtypeName, open_engine
     from bunny_engine.policies import Policy
-    from bunny_engine.server import create_app, http_config
-    from bunny_engine.server.settings import Settings
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -120,6 +121,7 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
         dtype=cast(DtypeName, options.dtype),
         weights=options.weights,
         context=options.context,
+        tokenizer=ahead.result(),
         options=lambda context: EngineOptions(
             context=context,
             slots=options.slots,
@@ -141,6 +143,9 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
         progress=lambda text: console.print(text, style="dim"),
     )
     console.print(engine.memory_note, style="dim")
+    from bunny_engine.server import create_app, http_config
+    from bunny_engine.server.settings import Settings
+
     key = os.environ[options.api_key_env] if options.api_key_env else None
     app = create_app(engine, tokenizer, Settings(api_key=key, aliases=options.aliases))
     server = _server(http_config(app))
