@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 # The net is coarse and the search stops when its interval happens to be narrow: each answer counts for a
 # little less than one, so that the interval still holds the truth as often as it says (coverage benchmark).
-_TEMPER = 0.75
+_TEMPER = 0.6
 
 # Of the price in prompt tokens. At 1 the search lives on short prompts and on what the curves' shapes say
 # about long ones, and its window is then as wrong as the shapes are.
@@ -162,20 +162,28 @@ class _Net:
     edges: Floats  # ln of the bins' borders; the last bin has no right border
     prior: Floats  # (j,)
 
+    columns: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)  # filled as lengths are asked for
+
     def posterior(self, tried: Sequence[Tried]) -> Floats:
         if not tried:
             return self.prior
-        axis_z = np.log(self.lengths)
         log_w = np.log(np.maximum(self.prior, 1e-300))
         for t in tried:
-            # lengths may differ by a few tokens from the candidates: interpolate each curve there
-            place = float(np.clip(np.log(t.length), axis_z[0], axis_z[-1]))
+            log_p, log_q = self._column(t.length)
+            log_w += _TEMPER * t.hits * log_p + _TEMPER * (t.trials - t.hits) * log_q
+        w = np.exp(log_w - log_w.max())
+        return np.asarray(w / w.sum())
+
+    def _column(self, length: int) -> tuple[Floats, Floats]:
+        """(ln p, ln(1 - p)) of each curve there; lengths that are no candidates are interpolated."""
+        if length not in self.columns:
+            axis_z = np.log(self.lengths)
+            place = float(np.clip(np.log(length), axis_z[0], axis_z[-1]))
             i = int(np.clip(np.searchsorted(axis_z, place) - 1, 0, axis_z.size - 2))
             share = (place - axis_z[i]) / (axis_z[i + 1] - axis_z[i])
             p = np.clip((1 - share) * self.p[:, i] + share * self.p[:, i + 1], 1e-4, 1 - 1e-4)
-            log_w = log_w + _TEMPER * (t.hits * np.log(p) + (t.trials - t.hits) * np.log1p(-p))
-        w = np.exp(log_w - log_w.max())
-        return np.asarray(w / w.sum())
+            self.columns[length] = np.log(p), np.log1p(-p)
+        return self.columns[length]
 
     def information(self, weight: Floats) -> Floats:
         """Mutual information of one answer at each candidate with the window's bin, in nats."""
