@@ -76,7 +76,7 @@ def block_sizes(bench: Bench) -> None:
     finding(
         f"Fewest bytes with {fewest['block']} tokens a block ({fewest['bytes_of_full']:.2f} of full), fastest "
         f"with {fastest['block']} ({fastest['token_of_full']:.2f} times full's time).",
-        "Large blocks keep more tokens dense: three of them are never sealed.",
+        "Take the largest block whose bytes you can afford: three are never sealed, whatever their size.",
     )
 
 

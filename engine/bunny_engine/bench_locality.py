@@ -116,6 +116,6 @@ def locality(
                 "best_possible": memory.best[k] / n / layers,
             }
             for k in most
-            if memory.between
+            if k <= memory.between
         ],
     }
