@@ -71,6 +71,7 @@ class LocalEngine:
             context=options.context,
             bytes_for=lambda tokens: policy.bytes_for(model.config, tokens, model.dtype),
             capacity=options.memory_bytes,
+            grows=model.device.type == "cpu",  # pages are the process's own only once they are written
         )
         self._model = model
         self._inbox: queue.SimpleQueue[tuple[Literal["add", "cancel", "close"], Request | None]] = (

@@ -1,7 +1,7 @@
 """Continuous batching: who runs, which chunk of whose prompt is next, one token for everyone.
 
-Chunks lie on a fixed grid of positions and belong to one sequence each; decode runs tiles of a fixed number of
-rows. So what a request is answered depends on nobody beside it, whatever the load and whatever is cached.
+Chunks lie on a fixed grid of positions and belong to one sequence each; a row's numbers do not depend on the rows
+beside it. So what a request is answered depends on nobody, whatever the load and whatever is cached.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from bunny_engine.admission import safe
 from bunny_engine.memory import Memory
 from bunny_engine.model import Model
 from bunny_engine.prefix import PrefixCache
@@ -23,6 +24,8 @@ from bunny_engine.types import PromptStart, SamplingParams, TokenStep, TopTokens
 __all__ = ["Event", "Request", "Scheduler"]
 
 _AGING = 500.0  # tokens of prompt that one second of waiting is worth, so that a long prompt's turn comes
+
+_STRIDE = 64  # tokens of memory that a sequence is granted at a time
 
 Event = tuple["Request", PromptStart | TokenStep | Exception]
 
@@ -36,6 +39,7 @@ class Request:
     arrived: float = field(default_factory=time.monotonic)
     prompt: int = 0  # tokens
     limit: int = 0  # tokens that prompt and answer may have together
+    granted: int = 0  # tokens that it may hold for now
     memory: Memory | None = None
     sampler: Sampler | None = None
     cached: int = 0
@@ -63,13 +67,14 @@ class Scheduler:
         context: int,
         bytes_for: Callable[[int], int],
         capacity: int,
+        grows: bool,
     ) -> None:
-        """`token_budget`: prompt tokens a step. `capacity`: bytes that running sequences may reserve together,
-        `bytes_for`: those of one, by its tokens.
+        """`token_budget`: prompt tokens a step. `capacity`: bytes that running sequences may hold together,
+        `bytes_for`: those of one, by its tokens. `grows`: whether memory is taken as it is written.
         """
         self._model, self._new_memory, self._prefixes = model, new_memory, prefixes
         self._eos, self._slots, self._budget = eos_ids, slots, token_budget
-        self._context, self._bytes_for, self._capacity = context, bytes_for, capacity
+        self._context, self._bytes_for, self._capacity, self._grows = context, bytes_for, capacity, grows
         self.waiting: list[Request] = []
         self.reading: list[Request] = []  # their prompts
         self.writing: list[Request] = []  # their answers
@@ -79,10 +84,20 @@ class Scheduler:
     def busy(self) -> bool:
         return bool(self.waiting or self.reading or self.writing)
 
-    @property
-    def reserved(self) -> int:
-        """Bytes that running sequences may come to hold."""
-        return sum(self._bytes_for(request.limit) for request in (*self.reading, *self.writing))
+    def _grant(self, request: Request, tokens: int) -> bool:
+        """Let a request have memory for so many tokens, if then everybody can still finish."""
+        if tokens <= request.granted:
+            return True
+        tokens = min(-(-tokens // _STRIDE) * _STRIDE, request.limit) if self._grows else request.limit
+        others = [other for other in (*self.reading, *self.writing) if other is not request]
+        holdings = [
+            (self._bytes_for(count), self._bytes_for(each.limit))
+            for each, count in ((request, tokens), *((other, other.granted) for other in others))
+        ]
+        if others and not safe(self._capacity, holdings):
+            return False
+        request.granted = tokens
+        return True
 
     def add(self, request: Request) -> None:
         request.prompt = len(request.ids)
@@ -106,8 +121,7 @@ class Scheduler:
     def _admit(self) -> None:
         while self.waiting and len(self.reading) + len(self.writing) < self._slots:
             request = self.waiting[0]
-            wanted = self.reserved + self._bytes_for(request.limit)
-            if wanted > self._capacity and (self.reading or self.writing):
+            if not self._grant(request, request.prompt):
                 return  # its turn comes when a sequence ends
             self.waiting.pop(0)
             request.started = time.monotonic()
@@ -176,7 +190,9 @@ class Scheduler:
     def _write(self) -> list[Event]:
         """One token for everyone whose prompt is read, tile by tile."""
         events: list[Event] = []
-        due = list(self.writing)
+        due = [
+            r for r in self.writing if self._grant(r, len(r.ids))
+        ]  # who is not granted more waits, and goes on
         for first in range(0, len(due), self._model.tile):
             tile = due[first : first + self._model.tile]
             try:

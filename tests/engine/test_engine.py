@@ -13,6 +13,7 @@ import torch
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.fetch import Source
 from bunny_engine.loading import open_model
+from bunny_engine.memory import DenseMemory
 from bunny_engine.model import Model
 from bunny_engine.types import EngineBusy, ModelInfo, PromptStart, SamplingParams, TokenStep
 
@@ -290,6 +291,35 @@ async def test_a_fault_in_one_request_leaves_the_others(model: Model, monkeypatc
         )
         assert isinstance(bad, ArithmeticError)
         assert not isinstance(good, BaseException)
+        assert (await settled(running))["resident_bytes"] == 0
+    finally:
+        running.close()
+
+
+async def test_open_ended_requests_share_memory_and_all_finish(model: Model) -> None:
+    """Where two contexts have room, six requests that may fill one each run side by side, and none changes."""
+    params = SamplingParams(max_tokens=CONTEXT - 30, temperature=0.0, ignore_eos=True)
+    prompts = [prompt(30, 70 + seed) for seed in range(6)]
+    room = DenseMemory.bytes_for(model.config, 2 * CONTEXT, model.dtype)
+    running = start(model, memory_bytes=room, prefix_bytes=0)
+    most, over = 0, 0
+
+    def look(events: list[Any]) -> list[Any]:
+        nonlocal most, over
+        scheduler = running._scheduler
+        inside = [*scheduler.reading, *scheduler.writing]
+        held = sum(DenseMemory.bytes_for(model.config, r.granted, model.dtype) for r in inside)
+        most, over = max(most, len(inside)), max(over, held - room)
+        return events
+
+    try:
+        alone = [await answer(running, ids, params) for ids in prompts]
+        step = running._scheduler.step
+        running._scheduler.step = lambda: look(step())  # type: ignore[method-assign]
+        together = await asyncio.gather(*(answer(running, ids, params) for ids in prompts))
+        assert [steps for _, steps in together] == [steps for _, steps in alone]
+        assert most >= 5
+        assert over <= 0
         assert (await settled(running))["resident_bytes"] == 0
     finally:
         running.close()
