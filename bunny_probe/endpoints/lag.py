@@ -12,7 +12,7 @@ from time import perf_counter_ns
 
 __all__ = ["LagMeter", "LagWatch", "lag_limit_ns"]
 
-_TICK_NS = 5_000_000
+_TICK_NS = 10_000_000
 
 
 def lag_limit_ns(latency_ns: int) -> int:
@@ -21,7 +21,7 @@ def lag_limit_ns(latency_ns: int) -> int:
 
 
 class LagMeter:
-    """A timer on the running loop that should fire every 5 ms and notes by how much it is late."""
+    """A timer on the running loop that should fire every 10 ms and notes by how much it is late."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -45,14 +45,17 @@ class StreamReader:
 
     def take(self, reads: list[tuple[int, bytes]]) -> None:
         reading, repeated = self.reading, self._repeated
-        content, content_at = reading.content, reading.content_at
         idle = self._splitter.idle  # the next read begins an event
-        for at, chunk in reads:
-            if idle and repeated.head and (text := repeated.text(chunk)) is not None:
-                content.append(text)
-                content_at.append(at)
-                reading.events += 1
+        place, many = 0, len(reads)
+        while place < many:
+            if idle and repeated.head and (texts := repeated.texts(reads, place)):
+                reading.content += texts
+                reading.content_at += [at for at, _ in reads[place : place + len(texts)]]
+                reading.events += len(texts)
+                place += len(texts)
                 continue
+            at, chunk = reads[place]
+            place += 1
             before = marks(reading) if idle and repeated.wanted else None
             if idle and _is_one_event(chunk):
                 self._event(at, b"", chunk[6:-2])

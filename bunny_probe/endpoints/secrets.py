@@ -22,6 +22,8 @@ _LOOKS_SECRET = re.compile(
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
 )
 
+_SHORTEST = 8  # characters of what looks like one, at least
+
 
 class Secret:
     """A credential that cannot be shown, pickled or formatted by accident."""
@@ -90,4 +92,6 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """`text` without our credentials and without look-alikes: for messages and evidence."""
+        if len(text) < _SHORTEST and not self._known:
+            return text
         return _LOOKS_SECRET.sub(_MASK, self.known(text))

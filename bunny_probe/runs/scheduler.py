@@ -40,7 +40,9 @@ _ESTIMATE_TOLERANCE = 0.1
 # An open-loop schedule begins this long after the first prompt is ready, so that it does not begin late.
 _LEAD_NS = 50_000_000
 _SECONDS_BETWEEN_REPORTS = 0.2
-_RENDERED_AHEAD = 4
+_RENDERED_AHEAD = 4  # prompts that wait for a worker
+_RENDERED_TOGETHER = 16  # prompts in one visit to the renderer's thread, where none takes long
+_CHARACTERS_TOGETHER = 100_000
 _SECONDS_OF_RENDERING = 0.005
 
 
@@ -229,18 +231,20 @@ class _Run:
             await self._queue.put(None)
 
     def _render_some(self, pending: Sequence[Trial], at: int) -> list[Rendered | LengthError]:
-        """The next prompts, in the renderer's thread: one that takes long, or a few that do not."""
+        """The next prompts, in the renderer's thread: one that is long or takes long, or a few that do not."""
         some: list[Rendered | LengthError] = []
-        begun = time.perf_counter()
-        for index, trial in enumerate(pending[at : at + _RENDERED_AHEAD]):
+        begun, written = time.perf_counter(), 0
+        for index, trial in enumerate(pending[at : at + _RENDERED_TOGETHER]):
             if index and trial.probe.id == pending[at + index - 1].probe.id:
                 some.append(some[-1])  # repeats of a probe share its prompt
                 continue
             try:
-                some.append(self._render(trial.probe))
+                rendered = self._render(trial.probe)
+                some.append(rendered)
+                written += sum([len(message.content) for message in rendered.messages])
             except LengthError as error:
                 some.append(error)
-            if time.perf_counter() - begun > _SECONDS_OF_RENDERING:
+            if written > _CHARACTERS_TOGETHER or time.perf_counter() - begun > _SECONDS_OF_RENDERING:
                 break
         return some
 
@@ -346,7 +350,8 @@ class _Run:
         if timing is not None:
             summary.invalid_timings += not timing.valid
             summary.worst_lag_s = max(summary.worst_lag_s, (timing.client_lag or 0) / 1e9)
-        self._pace.measured(trial, attempt)
+        if self._progress is not None:
+            self._pace.measured(trial, attempt)
 
     def _settle(self, trial: Trial, attempt: Attempt) -> None:
         self._summary.asked += 1
