@@ -42,6 +42,8 @@ class _Watched(DenseMemory):
         keys = self._k[layer, :, : self.length + 1]
         rows = q.view(len(k), -1, q.shape[1])
         scores = torch.bmm(rows, keys.transpose(1, 2)).float() * q.shape[1] ** -0.5
+        if (window := self._windows[layer]) is not None:
+            scores[..., : max(0, self.length + 1 - window)] = -torch.inf
         mass = scores.softmax(-1).view(-1, self.length + 1)  # [heads, tokens]
         newest = self.length // self._block
         first_near = max(1, newest + 1 - _NEAR) * self._block
