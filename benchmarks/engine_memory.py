@@ -47,11 +47,17 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for a program")
     parser.add_argument("--context", type=int, default=8192, help="the longest length")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
+    parser.add_argument(
+        "--from", dest="drawn", type=Path, metavar="FILE", help="a bench's JSON, instead of a new one"
+    )
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write what the bench found there, too")
     options = parser.parse_args()
     as_served()
     source = resolve()
-    found = measure(source, BenchOptions(quick=options.quick, context=options.context))
+    if options.drawn is not None:
+        found = json.loads(options.drawn.read_text())
+    else:
+        found = measure(source, BenchOptions(quick=options.quick, context=options.context))
     if options.keep is not None:
         options.keep.write_text(json.dumps(found, indent=1))
     columns = {
@@ -70,7 +76,7 @@ def main() -> None:
     reader = open_reader(source)
     bars = bars_on_bytes(dataclasses.replace(reader.config, layers=2))
     reader.close()
-    facts = {name: found[name] for name in ("model", "dtype", "threads", "when")}
+    facts = {name: found.get(name, "not noted") for name in ("model", "dtype", "threads", "when", "load")}
     if options.write is not None:
         write_page(options.write, "engine_memory", rows, bars, facts | {"notes": " ".join(found["notes"])})
     report("engine memory", rows, bars, as_json=options.json, **facts)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import pydoc_data.topics
 from collections.abc import Callable
@@ -59,6 +60,7 @@ def measure(
 ) -> dict[str, Any]:
     """Everything, as one JSON object. Raises what opening a model does, OptionError for too short a context."""
     size = QUICK if options.quick else WHOLE
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     model, _ = open_model(source, device=options.device, dtype=options.dtype)
     model.prepare()
     longest = min(options.context or size.lengths[-1], model.config.context)
@@ -82,6 +84,7 @@ def measure(
         "threads": torch.get_num_threads(),
         "machine": _machine(model),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "load": load,  # processes that wanted a core in the minute before: what else ran
         "quick": options.quick,
         "stored_form": Policy(name="bsr").stored_form(model.config),
         "forms": forms,

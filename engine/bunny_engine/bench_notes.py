@@ -12,12 +12,22 @@ _DENSE = 3  # blocks that are never sealed: the first one and the two newest
 def notes(found: dict[str, Any]) -> list[str]:
     """Sentences on what `bench.measure` found; see there for its shape."""
     form, why = found["stored_form"]
-    said = [f"auto stores {form}: {why}.", *_slower(found), *_bigger(found)]
+    said = [f"auto stores {form}: {why}.", *_busy(found), *_slower(found), *_bigger(found)]
     if found["device"] == "cpu":
         said.append(
             "On a CPU host and device memory are the same: placement changes nothing and was not timed."
         )
     return [*said, *_attention(found["locality"])]
+
+
+def _busy(found: dict[str, Any]) -> list[str]:
+    load, threads = found.get("load"), found["threads"]
+    if load is None or load < 0.5 * threads:
+        return []
+    return [
+        f"The machine was busy before the bench began (load {load:.1f}, {threads} threads used): times are "
+        "longer than on a quiet one, and their ratios less sure. Bytes are not touched by that."
+    ]
 
 
 def _slower(found: dict[str, Any]) -> list[str]:

@@ -70,6 +70,8 @@ def test_a_bench_tells_bytes_time_and_locality(
         row for row in found["forms"] if row["policy"] in ("bsr", "top-blocks") and row["token_of_full"] > 1
     ]
     assert any("Where BSR loses" in note for note in notes(found)) == bool(lost)
+    assert any("busy" in note for note in notes({**found, "load": 9.0}))
+    assert not any("busy" in note for note in notes({**found, "load": 0.1}))
 
 
 def test_attention_by_block_adds_up_to_what_was_really_seen(long: tiny_models.TinyModel) -> None:
