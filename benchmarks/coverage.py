@@ -66,6 +66,7 @@ BOUNDED = {
     ("window at 85 %", "no decay"): "the truth is 'beyond': one side cannot miss",
     ("half-length", "no decay"): "the truth is 'beyond': one side cannot miss",
     ("half-length", "held out: mid-length dip"): "the truth is 'beyond': one side cannot miss",
+    ("half-length", "held out: two slopes"): "the truth is 'beyond': one side cannot miss",
     ("window at 85 %", "hard cliff"): "the cliff stands between two tested lengths: the interval is their gap",
     ("half-length", "hard cliff"): "the cliff stands between two tested lengths: the interval is their gap",
 }

@@ -242,7 +242,8 @@ def warnings_of(best: ModelRow, cells: Cells) -> str:
     notes = []
     if best.misfit_p is not None and best.misfit_p < 0.01:
         notes.append(
-            f"no curve fits well (p = {best.misfit_p:.2g} for the best): read the cells, not the curve"
+            f"no curve fits well (p = {best.misfit_p:.2g} for the best): read the cells; the intervals "
+            "are as wide as the curve is wrong"
         )
     if np.nansum(cells.total) == 0:
         notes.append("not a single hit")

@@ -10,7 +10,7 @@ Abeysekera 2016).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from bunny_probe.errors import FitRefused
 from bunny_probe.fits.curves import CURVES, Axis, Curve
 from bunny_probe.fits.likelihood import Maximum, extremes, maximise, saturated
 from bunny_probe.fits.profile import crossing_region
-from bunny_probe.fits.proportions import critical
+from bunny_probe.fits.proportions import critical, wilson
 from bunny_probe.fits.result import Crossing
 from bunny_probe.fits.tilt import value_region
 
@@ -33,10 +33,13 @@ _Part = Callable[[int, Ints, Floats, Floats, Floats], tuple[Floats, Floats]]
 _PENALTY = 1.0
 
 # All curves fall or stay: they cannot rise. Where the truth is flat, as before a cliff, the profile's deviance
-# is then heavier tailed than a chi-square with one degree of freedom (Robertson, Wright and Dykstra 1988),
-# and so it is with few trials. One factor on the threshold stands for both; the coverage benchmark tells what
-# it is worth, on curves of this set and on others.
+# is then heavier tailed than a chi-square with one degree of freedom (Robertson, Wright and Dykstra 1988). One
+# factor on the threshold stands for that. A crossing is a ratio of two estimates and needs more room when the
+# trials are few. The coverage benchmark tells what both are worth, on curves of this set and on others.
 _WIDEN = 1.17
+_CROSSING = (1.10, 2.0)  # factor for crossings: first + second / √trials
+
+_MISFIT = 0.01  # chance of a worse fit under which no curve is believed: intervals then widen by what is missed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,16 @@ class Ensemble:
     n: Floats  # (..., m) effective trials
     maxima: tuple[Maximum, ...]
     aicc: Floats  # (..., models)
-    thresholds: Floats  # (..., models) of each curve's region
+    wall: Floats  # (...) threshold of a likelihood region, before the factors above
+    behind: Floats  # (..., models) deviance by which each curve is behind the others
+    trials: Floats  # (...)
+    astray: npt.NDArray[np.bool_]  # (...) no curve fits
     level: float
+
+    @property
+    def thresholds(self) -> Floats:
+        """Of each curve's region, (..., models)."""
+        return np.asarray(_WIDEN * self.wall[..., None] - self.behind)
 
     @property
     def best(self) -> npt.NDArray[np.int64]:
@@ -79,10 +90,10 @@ class Ensemble:
     def only(self, model: str) -> Ensemble:
         """The ensemble as if `model` alone had been fitted."""
         index = [m.curve.name for m in self.maxima].index(model)
-        whole = self.thresholds.max(axis=-1, keepdims=True)
-        return Ensemble(
-            self.axis, self.x, self.k, self.n, (self.maxima[index],), self.aicc[..., [index]], whole, self.level
-        )
+        return replace(
+            self, maxima=(self.maxima[index],), aicc=self.aicc[..., [index]],
+            behind=np.zeros((*self.wall.shape, 1)),
+        )  # fmt: skip
 
     def values(self, at: Floats) -> tuple[Floats, Floats]:
         """Lowest and highest value at each position of `at` (q,), in tokens, over all curves: (..., q) each."""
@@ -92,7 +103,15 @@ class Ensemble:
             some = Maximum(chosen.curve, _rows(chosen.theta, use, 1), _rows(chosen.log_likelihood, use, 0))
             return value_region(some, self.axis, self.x, k, n, wall, at)
 
-        return self._envelope(of, (at.size,))
+        low, high = self._envelope(of, (at.size,), self.thresholds)
+        if self.astray.any():  # then the band takes in what the cells alone say
+            cells = wilson(self.k, self.n, self.level, z=critical(self.level))
+            place, known = np.log(at), np.log(self.x)
+            for i in np.ndindex(self.astray.shape):
+                if self.astray[i]:
+                    low[i] = np.minimum(low[i], np.interp(place, known, cells[0][i]))
+                    high[i] = np.maximum(high[i], np.interp(place, known, cells[1][i]))
+        return low, high
 
     def crossings(self, fraction: float) -> tuple[Floats, Floats]:
         """Lowest and highest ln(x) at which a curve leaves `fraction` of its base; inf: beyond. (...) each."""
@@ -106,7 +125,7 @@ class Ensemble:
             at = self.crossings_of(chosen.curve, theta, fraction) - start
             return crossing_region(chosen.curve.name, fraction, self.axis, self.x, k, n, at, best, wall)
 
-        low, high = self._envelope(of, ())
+        low, high = self._envelope(of, (), self._wide)
         return low + start, high + start
 
     def knee(self) -> tuple[Floats, Floats]:
@@ -118,16 +137,23 @@ class Ensemble:
             best, theta = _rows(alone.maxima[i].log_likelihood, use, 0), _rows(alone.maxima[i].theta, use, 1)
             return crossing_region("knee", 1.0, self.axis, self.x, k, n, theta[:, 1], best, wall)
 
-        low, high = alone._envelope(of, ())
+        low, high = alone._envelope(of, (), alone._wide)
         return low + start, high + start
 
-    def _envelope(self, of: _Part, tail: tuple[int, ...]) -> tuple[Floats, Floats]:
+    @property
+    def _wide(self) -> Floats:
+        """Thresholds for crossings."""
+        first, second = _CROSSING
+        factor = first + second / np.sqrt(np.maximum(self.trials, 1.0))
+        return np.asarray((factor * self.wall)[..., None] - self.behind)
+
+    def _envelope(self, of: _Part, tail: tuple[int, ...], thresholds: Floats) -> tuple[Floats, Floats]:
         """The widest of the curves' regions; `of` gives those of curve i for the data sets in `use`."""
-        shape = self.thresholds.shape[:-1]
+        shape = thresholds.shape[:-1]
         k, n = (np.broadcast_to(v, (*shape, self.x.size)).reshape(-1, self.x.size) for v in (self.k, self.n))
         low, high = np.full((len(k), *tail), np.inf), np.full((len(k), *tail), -np.inf)
         for i in range(len(self.maxima)):
-            wall = self.thresholds[..., i].reshape(-1)
+            wall = thresholds[..., i].reshape(-1)
             use = wall > 0
             if not use.any():
                 continue
@@ -209,8 +235,26 @@ def fit_curves(
     fits = np.stack([m.log_likelihood for m in maxima], axis=-1)
     spare = np.maximum(np.asarray(size, dtype=float)[..., None] - sizes - 1, 1.0)
     aicc = -2 * fits + 2 * sizes + 2 * sizes * (sizes + 1) / spare
-    wall = np.vectorize(lambda d: _WIDEN * critical(level, d) ** 2)(np.asarray(df, dtype=float))
-    return Ensemble(axis, x, k, n, maxima, aicc, wall[..., None] - _behind(fits, sizes), level)
+    wall = np.vectorize(lambda d: critical(level, d) ** 2)(np.asarray(df, dtype=float))
+    chosen = aicc.argmin(axis=-1)
+    deviance = 2 * (saturated(k, n) - np.take_along_axis(fits, chosen[..., None], axis=-1)[..., 0])
+    excess = dispersion(deviance, x.size - sizes[chosen])
+    return Ensemble(
+        axis, x, k, n, maxima, aicc, wall * excess, _behind(fits, sizes), n.sum(axis=-1), excess > 1, level
+    )
+
+
+def dispersion(deviance: Floats, df: Floats) -> Floats:
+    """Deviance over its degrees of freedom where the best curve is shown not to fit, else 1.
+
+    All deviances are then worth that much less (McCullagh and Nelder 1989, 4.5): intervals around a curve
+    that is wrong are as wide as it is wrong.
+    """
+    from scipy.special import chdtrc
+
+    free = np.maximum(df, 1.0)
+    misfit = (df > 0) & (chdtrc(free, np.maximum(deviance, 0.0)) < _MISFIT)
+    return np.asarray(np.where(misfit, np.maximum(deviance / free, 1.0), 1.0))
 
 
 def _behind(fits: Floats, sizes: Floats) -> Floats:

@@ -90,6 +90,22 @@ def test_an_interval_holds_the_whole_gap_that_a_cliff_stands_in(campaign):
         assert half.high >= 32_768 * 0.98
 
 
+def test_a_course_that_no_curve_follows_gets_a_band_that_holds_it(campaign):
+    """A dip that recovers is told to fit no curve, and the band is as wide as the curves are wrong."""
+
+    def dip(x, d):
+        return 0.9 - 0.4 * np.exp(-(np.log2(x / 16_384) ** 2))
+
+    fit = fits.Decay()(campaign(dip, lengths=LENGTHS, documents=200))
+    assert "no curve fits well" in fit.reason
+    truth = dip(np.array(LENGTHS, dtype=float), 0)
+    x = [p.x for p in fit.curve]
+    low, high = (
+        np.interp(np.log(LENGTHS), np.log(x), [getattr(p, side) for p in fit.curve]) for side in ("low", "high")
+    )
+    assert np.mean((low <= truth) & (truth <= high)) >= 7 / 8
+
+
 def test_intervals_narrow_with_the_root_of_the_answers(campaign):
     """A hundred times the documents give a tenth of the width, also where a net alone would be too coarse."""
 
