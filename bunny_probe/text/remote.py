@@ -61,6 +61,11 @@ class EndpointCounter:
         self._lock = threading.Lock()
         self.requests = 0  # made so far
         self.fingerprint = "endpoint:" + hashlib.sha256(f"{self._url} {model}".encode()).hexdigest()[:16]
+        # Text as a message holds it: without the model's opening token, and with markers such as <|im_end|>
+        # read as the characters that they are.
+        self._as_text: dict[str, Any] = {"add_special_tokens": False, "parse_special": False}
+        if self._refuses({"prompt": "one", **self._as_text}):
+            del self._as_text["parse_special"]  # a server that knows no such field, and says so
         self._lists = self._takes_lists()
         self._border = learn_border(self.counts, None if self._lists else 10)
         self.additive = self._border is not None and self._lists
@@ -78,7 +83,7 @@ class EndpointCounter:
                 batch = missing[start : start + _BATCH]
                 known.update(zip(batch, self._post_list(batch), strict=True))
         else:
-            known.update((text, self._post({"prompt": text, "add_special_tokens": False})) for text in missing)
+            known.update((text, self._post({"prompt": text, **self._as_text})) for text in missing)
         self._keep({text: known[text] for text in missing if len(text) <= _SHORT})
         return [known[text] for text in texts]
 
@@ -110,13 +115,16 @@ class EndpointCounter:
                 done += share
         return found
 
+    def _refuses(self, body: Mapping[str, Any]) -> bool:
+        return self._send(body)[0] in (400, 422)
+
     def _takes_lists(self) -> bool:
-        body = {"prompt": ["one", "one two"], "add_special_tokens": False, "count_only": True}
+        body = {"prompt": ["one", "one two"], **self._as_text, "count_only": True}
         status, data = self._send(body)
         return status == 200 and isinstance(data.get("counts"), list) and len(data["counts"]) == 2
 
     def _post_list(self, texts: Sequence[str]) -> list[int]:
-        status, data = self._send({"prompt": list(texts), "add_special_tokens": False, "count_only": True})
+        status, data = self._send({"prompt": list(texts), **self._as_text, "count_only": True})
         counts = data.get("counts")
         if status != 200 or not isinstance(counts, list) or len(counts) != len(texts):
             raise ProtocolError(f"{self._url} gave no list of {len(texts)} counts (status {status})")

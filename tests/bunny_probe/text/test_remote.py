@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -126,3 +127,24 @@ def test_no_answer_is_unreachable() -> None:
 
     with pytest.raises(EndpointUnreachable, match="does not answer"):
         remote(refuse)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_markers_are_counted_as_text_where_the_server_knows_how(strict: bool) -> None:
+    """`parse_special: false` goes with every text, but not to a server that refuses the field."""
+    sent: list[dict[str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        sent.append(body)
+        if strict and "parse_special" in body:
+            return httpx.Response(400, json={"error": {"message": "unknown field parse_special"}})
+        texts = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
+        counts = [len(text.split()) for text in texts]
+        return httpx.Response(200, json={"count": sum(counts), "counts": counts})
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    counter = EndpointCounter("http://127.0.0.1:1/v1", "m", client=client)
+    assert counter.counts(["one two", "three"]) == [2, 1]
+    assert all(("parse_special" in body) is not strict for body in sent[1:])
+    counter.close()
