@@ -133,7 +133,7 @@ def check(result: Result, name: str) -> None:
 
 @pytest.mark.parametrize("name", FITS)
 @given(frame=frames())
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_frame_breaks_a_fit(name, frame):
     """No traceback and no warning; finite numbers in order, or a refusal with its reason."""
     check(FITS[name](frame), name)
