@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from bunny_probe.endpoints.client import Exchanged
+from bunny_probe.endpoints.client import Exchanged, until_taken
 from bunny_probe.endpoints.dialects import ApiError, Reading
 from bunny_probe.endpoints.dialects.openai_chat import OpenAIChat
 from bunny_probe.endpoints.lag import LagMeter
@@ -95,10 +95,9 @@ class CallableEndpoint:
         tolerance: float = 0.0,
     ) -> Attempt:
         """As `Endpoint.attempt`."""
-        while True:
-            done = await self.exchange(messages, decoding, intended_tokens, scheduled_ns, tolerance=tolerance)
-            if not done.refused:
-                return done.attempt
+        return await until_taken(
+            lambda: self.exchange(messages, decoding, intended_tokens, scheduled_ns, tolerance=tolerance)
+        )
 
     async def exchange(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -33,7 +33,7 @@ from bunny_probe.records import Attempt, Decoding, Message, Outcome, TokenTrace
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Endpoint", "Exchanged", "open_endpoint"]
+__all__ = ["Endpoint", "Exchanged", "open_endpoint", "until_taken"]
 
 
 class Exchanged(NamedTuple):
@@ -41,6 +41,13 @@ class Exchanged(NamedTuple):
 
     attempt: Attempt
     refused: tuple[str, ...] = ()
+
+
+async def until_taken(exchange: Callable[[], Awaitable[Exchanged]]) -> Attempt:
+    """Exchange until no optional field is refused any more: each time without those refused before."""
+    while (exchanged := await exchange()).refused:
+        pass
+    return exchanged.attempt
 
 
 class Endpoint:
@@ -122,12 +129,9 @@ class Endpoint:
         truncation. `scheduled_ns`: when an open-loop schedule wanted it sent, in `perf_counter_ns`.
         Never raises for what the endpoint does: that is the attempt's outcome.
         """
-        while True:
-            exchanged = await self.exchange(
-                messages, decoding, intended_tokens, scheduled_ns, tolerance=tolerance
-            )
-            if not exchanged.refused:
-                return exchanged.attempt
+        return await until_taken(
+            lambda: self.exchange(messages, decoding, intended_tokens, scheduled_ns, tolerance=tolerance)
+        )
 
     async def exchange(
         self,

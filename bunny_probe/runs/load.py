@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bunny_probe.endpoints.client import until_taken
 from bunny_probe.errors import UsageError
 from bunny_probe.records import Attempt, Decoding, Outcome, Rendered, Timing
 from bunny_probe.runs.scheduler import Answering
@@ -133,10 +134,9 @@ class _Asking:
 
     async def _ask(self, rendered: Rendered, scheduled: int | None = None) -> Attempt:
         tokens = rendered.intended_tokens if rendered.exact else None
-        while True:
-            exchanged = await self._endpoint.exchange(rendered.messages, self._decoding, tokens, scheduled)
-            if not exchanged.refused:
-                return exchanged.attempt
+        return await until_taken(
+            lambda: self._endpoint.exchange(rendered.messages, self._decoding, tokens, scheduled)
+        )
 
 
 def quantile(values: Sequence[float], q: float) -> Quantile:

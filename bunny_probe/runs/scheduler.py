@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bunny_probe.errors import BudgetSpent, BunnyError, LengthError
 from bunny_probe.records import Attempt, Decoding, Message, Outcome, Probe, Rendered, Trial
@@ -201,8 +201,11 @@ class _Run:
         finally:
             # What is being written is finished: a cancelled worker's last attempt is durable too.
             self._renderer.shutdown(wait=False, cancel_futures=True)
-            self._recorder.close()
             self._summary.elapsed_s = time.perf_counter() - self._start
+            if self._summary.attempts:
+                noted = self._recorder.write(partial(self._store.note_client, self._of_the_client()))
+                noted.add_done_callback(lambda done: done.cancelled() or done.exception())  # told already
+            self._recorder.close()
         if self._spent is not None:
             raise self._spent
         return self._summary
@@ -381,6 +384,18 @@ class _Run:
                 note=self._note(failures),
             )
         )
+
+    def _of_the_client(self) -> dict[str, Any]:
+        """What the run file keeps of this client's own part in the times."""
+        summary = self._summary
+        return {
+            "at": time.time(),
+            "elapsed_s": summary.elapsed_s,
+            "attempts": summary.attempts,
+            "concurrency": self._limits.concurrency,
+            "worst_lag_s": summary.worst_lag_s,
+            "invalid_timings": summary.invalid_timings,
+        }
 
     def _note(self, failures: int) -> str:
         if not failures:

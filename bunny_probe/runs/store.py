@@ -129,6 +129,10 @@ class Store(Reader):
         with self._transaction() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value, allow_nan=False)))
 
+    def note_client(self, told: dict[str, Any]) -> None:
+        """Add to the list under "client" what one session of asking says of its own client."""
+        self.set_meta("client", [*(self.meta("client") or []), told])
+
     def save_suite(self, name: str, text: str) -> None:
         with self._transaction() as db:
             db.execute("INSERT OR REPLACE INTO suites VALUES (?, ?)", (name, text))

@@ -311,3 +311,15 @@ def test_random_faults_lose_nothing(tmp_path: Path) -> None:
     assert counts(tmp_path / "r")["answered"] == 60
     assert books["prompts_answered_twice"] == 0
     assert books["answered"] == 60
+
+
+def test_a_run_keeps_what_its_client_was_worth(tmp_path: Path) -> None:
+    """Each session of asking leaves its own lateness and how many times it spoiled, an interrupted one too."""
+    with Phantom() as phantom:
+        run_sync(lambda: ask(phantom, tmp_path / "r", trials(3)))
+        run_sync(lambda: ask(phantom, tmp_path / "r", trials(5), concurrency=2))
+        run_sync(lambda: ask(phantom, tmp_path / "r", trials(5)))  # nothing left to ask
+    with Store(tmp_path / "r", write=False) as store:
+        told = store.meta("client")
+    assert [(item["attempts"], item["concurrency"]) for item in told] == [(3, 1), (2, 2)]
+    assert all(item["worst_lag_s"] >= 0 and item["elapsed_s"] > 0 for item in told)
