@@ -34,13 +34,15 @@ class WindowFit(Result):
     level_wanted: float | None  # fraction × base: the score at the window's end
     model: str | None
     models: tuple[ModelRow, ...]
+    alone: tuple[float | None, ...]  # the window that each of `models` alone would give; None: beyond
     cells: tuple[LengthCell, ...]
     counts: Counts
     level: float
 
     def table(self) -> pd.DataFrame:
         """The curves tried, best first, with the window that each alone would give."""
-        return records_table(self.models)
+        table = records_table(self.models)
+        return table.assign(window=np.array(self.alone, dtype=float)) if len(table) else table
 
     def sentence(self) -> str:
         what = "The last tokens that count" if self.axis == "from_end" else "The effective window"
@@ -95,7 +97,19 @@ class Window:
     def _refused(self, reason: str, counts: Counts) -> WindowFit:
         nothing = Estimate(level=self.level)
         return WindowFit(
-            "refused", reason, self.axis, self.fraction, None, nothing, None, None, (), (), counts, self.level
+            "refused",
+            reason,
+            self.axis,
+            self.fraction,
+            None,
+            nothing,
+            None,
+            None,
+            (),
+            (),
+            (),
+            counts,
+            self.level,
         )
 
     def _result(self, ensemble: Ensemble, cells: Cells, xs: Floats, sample: Sample) -> WindowFit:
@@ -104,9 +118,14 @@ class Window:
         base = best.curve.evaluate(best.theta, ensemble.axis.z(start), ensemble.axis.t(start))[0][0]
         base_low, base_high = ensemble.values(start)
         low, high = ensemble.crossings(self.fraction)
-        at = ensemble.crossings_of(best.curve, best.theta, self.fraction)
-        window = ensemble.crossing(float(at), float(low), float(high))
+        own = ensemble.crossings_of(best.curve, best.theta, self.fraction)
+        window = ensemble.crossing(float(own), float(low), float(high))
         rows = ensemble.rows()
+        end = np.log(ensemble.axis.high) + 1e-9
+        each = {
+            m.curve.name: float(ensemble.crossings_of(m.curve, m.theta, self.fraction)) for m in ensemble.maxima
+        }
+        alone = {name: float(np.exp(at)) if at <= end else None for name, at in each.items()}
         return WindowFit(
             status="censored" if window.censored else "ok",
             reason=warnings_of(rows[0], cells),
@@ -124,6 +143,7 @@ class Window:
             level_wanted=float(self.fraction * base),
             model=rows[0].model,
             models=rows,
+            alone=tuple(alone[row.model] for row in rows),
             cells=length_cells(xs, cells, self.level),
             counts=sample.counts,
             level=self.level,

@@ -39,6 +39,9 @@ def test_the_window_is_where_the_score_has_fallen(campaign):
     assert fit.window.value == pytest.approx(truth, rel=0.15)
     assert f"{fit.window.value:,.0f}" in fit.sentence()
     assert fit.level_wanted == pytest.approx(0.85 * fit.base.value)
+    table = fit.table().set_index("model")
+    assert table.loc[fit.model, "window"] == pytest.approx(fit.window.value)
+    assert np.isnan(table.loc["constant", "window"])
 
 
 def test_a_window_past_the_probed_range_is_never_extrapolated(campaign):
