@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bunny_probe.errors import FitRefused
-from bunny_probe.fits.paired import paired_difference
+from bunny_probe.fits.paired import paired_difference, paired_ratio
 from bunny_probe.fits.proportions import critical, wilson
 from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import Sample, cells_of, refused_counts, take
@@ -35,6 +35,8 @@ class SettingEffect:
     low: float
     high: float
     ratio: float | None  # score kept, in shares of the score at `against`; None: that is 0
+    ratio_low: float | None
+    ratio_high: float | None  # None: the score at `against` is not told from 0
     pairs: int
     clusters: int
 
@@ -193,10 +195,12 @@ class Agreement:
                 (here - reference)[both], sample.cluster[row][both], level=self.level, seed=self.seed
             )
             before = float(reference[both].mean())
+            least, most = paired_ratio(reference[both], here[both], sample.cluster[row][both], level=self.level)
             out.append(
                 SettingEffect(
                     name, float(v), float(base), float(here[both].mean()), found.value, found.low, found.high,
-                    float(here[both].mean()) / before if before > 0 else None, found.n, found.clusters,
+                    float(here[both].mean()) / before if before > 0 else None, least, most,
+                    found.n, found.clusters,
                 )
             )  # fmt: skip
         return tuple(out)
@@ -220,14 +224,11 @@ def _decoding(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def _kept(effects: tuple[SettingEffect, ...], level: float) -> Estimate | None:
-    """Ratio of the score at the highest setting, its interval that of the difference over the base."""
+    """Ratio of the score at the highest setting to that at the mildest."""
     if not effects or effects[-1].ratio is None:
         return None
     last = effects[-1]
-    base = last.score - last.difference
-    return Estimate(
-        last.ratio, max(1 + last.low / base, 0.0), 1 + last.high / base, last.pairs, last.clusters, level
-    )
+    return Estimate(last.ratio, last.ratio_low, last.ratio_high, last.pairs, last.clusters, level)
 
 
 def _lost(effects: tuple[SettingEffect, ...], level: float) -> Estimate | None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bunny_probe.fits.proportions import critical
 
-__all__ = ["PairedDifference", "paired_difference", "unpaired_difference"]
+__all__ = ["PairedDifference", "paired_difference", "paired_ratio", "unpaired_difference"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -67,6 +67,36 @@ def paired_difference(
         value, max(low, -1.0), min(high, 1.0), max(n_low, -1.0), min(n_high, 1.0),
         sign_flip_p(total, rounds=rounds, seed=seed), error, difference.size, count, "paired sign flips",
     )  # fmt: skip
+
+
+def paired_ratio(
+    first: Floats, second: Floats, cluster: Ints, *, level: float = 0.95
+) -> tuple[float | None, float | None]:
+    """Interval of mean(second) / mean(first) of the same probes, documents as the unit (Fieller 1954).
+
+    The ratios r at which the paired mean of second - r·first is no further from 0 than chance allows. Two extra
+    documents that changed by a typical amount keep it open where few changed, as in `_smoothed`. None: the
+    first mean is not told from 0, so that the ratio has no bound on that side.
+    """
+    _, code = np.unique(cluster, return_inverse=True)
+    a, b = (np.bincount(code, weights=v) for v in (first, second))
+    count = a.size
+    if count < 2:
+        return None, None
+    moving = (b - a)[np.abs(b - a) > 1e-12]
+    typical = min(float(np.sqrt(np.mean(moving**2))), first.size / count) if moving.size else first.size / count
+    correction = count / (count - 1)
+    v_aa, v_ab, v_bb = (
+        float(np.sum((u - u.mean()) * (w - w.mean()))) * correction for u, w in ((a, a), (a, b), (b, b))
+    )
+    v_bb += 2 * typical**2
+    t2 = critical(level, count - 1) ** 2
+    total_a, total_b = float(a.sum()), float(b.sum())
+    lead, middle, last = total_a**2 - t2 * v_aa, total_a * total_b - t2 * v_ab, total_b**2 - t2 * v_bb
+    root = middle**2 - lead * last
+    if lead <= 0 or root < 0:
+        return 0.0, None
+    return max((middle - root**0.5) / lead, 0.0), (middle + root**0.5) / lead
 
 
 def sign_flip_p(total: Floats, *, rounds: int = 4000, seed: int = 0) -> float:

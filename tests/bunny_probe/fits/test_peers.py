@@ -15,7 +15,7 @@ from bunny_probe import fits
 from bunny_probe.fits.compare import adjusted
 from bunny_probe.fits.entropy_bounds import token_entropy_bounds
 from bunny_probe.fits.means import cluster_mean, cluster_slope
-from bunny_probe.fits.paired import paired_difference
+from bunny_probe.fits.paired import paired_difference, paired_ratio
 from bunny_probe.fits.proportions import mover_difference, quantile_ranks, wilson
 
 # NIST StRD, linear regression, data set "Norris" (y, x) with its certified slope,
@@ -104,6 +104,20 @@ def test_single_pairs_have_bonett_and_prices_interval():
     half = stats.t.ppf(0.975, n - 1) * np.sqrt((a + b - (a - b) ** 2) / (n + 2))
     assert found.low == pytest.approx(a - b - half, abs=2e-3)
     assert found.high == pytest.approx(a - b + half, abs=2e-3)
+
+
+def test_a_ratio_of_paired_means_has_fiellers_interval():
+    """At both ends the paired t statistic of second - r·first is the critical one."""
+    rng = np.random.default_rng(0)
+    first = rng.uniform(0.5, 1.0, 4000)
+    second = 0.8 * first + rng.normal(0, 0.1, 4000)
+    low, high = paired_ratio(first, second, np.arange(4000))
+    for r in (low, high):
+        d = second - r * first
+        assert abs(d.mean()) / (d.std(ddof=1) / np.sqrt(d.size)) == pytest.approx(
+            stats.t.ppf(0.975, 3999), rel=0.01
+        )
+    assert paired_ratio(np.zeros(20), np.ones(20), np.arange(20)) == (0.0, None)
 
 
 def test_entropy_of_a_whole_distribution_is_scipys():
