@@ -38,6 +38,7 @@ from bunny_engine.types import SamplingParams
 from bunny_engine.weights import load
 
 CHUNK = 256
+FOUR = "half,mlp=int4,attn=int4"  # for a Q4_0 or Q4_1 file: its own numbers
 Run = Callable[[list[int], int], tuple[float, float]]  # prompt, answer tokens → seconds to read, to write
 
 
@@ -204,16 +205,29 @@ def perplexity(model: Model, ids: list[int]) -> float:
     return loss / (len(ids) - 1)
 
 
+@torch.inference_mode()
+def written(model: Model, ids: list[int], prompt: int) -> float:
+    """Mean negative log-likelihood in nats of what follows the prompt, written token by token."""
+    memory, loss = DenseMemory(model.config, len(ids), model.dtype, model.device), 0.0
+    logits = model.logits(model.chunk(torch.tensor(ids[:prompt]), memory))[-1:]
+    for token in ids[prompt:]:
+        loss += float(torch.nn.functional.cross_entropy(logits, torch.tensor([token])))
+        logits = model.tokens([token], [memory])
+    return loss / (len(ids) - prompt)
+
+
 def forms(source: Source, tokens: int) -> list[dict[str, Any]]:
     """What each way to keep the weights takes and costs: bits, bytes, perplexity, speed."""
     text = "\n\n".join(pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics))
     ids = load_tokenizer(source).encode(text[: tokens * 8])[:tokens]
-    rows, base = [], 0.0
-    for name in ("native", "half", "bf16", "int8", "int6", "int4", "hybrid", "half,mlp=int4,attn=int4"):
+    rows, base, base_written = [], 0.0, 0.0
+    for name in ("native", "half", "bf16", "int8", "int6", "int4", "hybrid", FOUR):
         model, checkpoint = open_model(source, weights=name)
-        run = ours(model)
+        run = ours(model)  # prepares the model
         nats = perplexity(model, ids)
         base = base or nats
+        decoded = written(model, ids[: CHUNK + tokens // 8], CHUNK)
+        base_written = base_written or decoded
         read, write = best({name: run}, 512, 9, 3)[name]
         size = sum(matrix.nbytes for matrix in checkpoint.matrices.values())
         count = sum(math.prod(matrix.shape) for matrix in checkpoint.matrices.values())
@@ -224,6 +238,7 @@ def forms(source: Source, tokens: int) -> list[dict[str, Any]]:
                 "MB on disk": size / 1e6,
                 "perplexity": math.exp(nats),
                 "change, %": 100 * math.expm1(nats - base),
+                "at decode, %": 100 * math.expm1(decoded - base_written),
                 "512 tokens, tok/s": 512 / read,
                 "decode at 512, tok/s": 8 / write,
             }
@@ -255,7 +270,10 @@ def main() -> None:
     model, checkpoint = open_model(source)
     c = model.config
     limit = limits(c)
-    runs: dict[str, Run] = {"engine": ours(model)}
+    runs: dict[str, Run] = {
+        "engine": ours(model),
+        "engine, int4 layers": ours(open_model(source, weights=FOUR)[0]),
+    }
     if options.peer:
         runs["llama.cpp"] = llama_peer(options.peer, source, options.threads, long + 64)
     if options.transformers:
@@ -306,6 +324,7 @@ def main() -> None:
                 3.0,
             ),
             bar("decode at 512, times as fast as llama.cpp", peer[1] / mine[1], 0.8),
+            bar("the same, int4 layers", peer[1] / short["engine, int4 layers"][1], 0.8),
         ]
         with bunny("--threads", str(options.threads)) as url:
             us = asyncio.run(first_tokens(url, clients, 220, 32))

@@ -103,8 +103,9 @@ def mutated_weights(root: Path, count: int) -> Counter[str]:
                 verdict = f"crash {worker.exitcode}"
             seen[verdict] += 1
             number += 1
-            if verdict.startswith(("hang", "crash")):
+            if verdict not in ("refused", "usable"):
                 print(f"file {number - 1}: {verdict}", file=sys.stderr)
+            if verdict == "hang" or verdict.startswith("crash"):  # of the process: the next one goes on
                 break
         worker.kill()
         worker.join()
@@ -158,6 +159,7 @@ def _load_one(root: Path, number: int) -> str:
         load_tokenizer(source).encode("hello world <|im_end|>")
         memory = DenseMemory(model.config, 8, model.dtype, model.device)
         with torch.inference_mode():
+            model.prepare()
             ids = torch.tensor([3, 4, 5, 6]) % model.config.vocab
             logits = model.logits(model.chunk(ids, memory))
         return "usable" if bool(logits.isfinite().all()) else "numbers that are not finite"
@@ -165,7 +167,7 @@ def _load_one(root: Path, number: int) -> str:
         return "refused"
     except Exception as fault:
         print(f"file {number}: {type(fault).__name__}: {fault}", file=sys.stderr)
-        return f"crash {type(fault).__name__}"
+        return f"unforeseen {type(fault).__name__}"
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -175,7 +177,7 @@ def _mutate(path: Path, rng: random.Random) -> None:
     path.unlink()  # a conversion may be mapped by the model that was made of it
     front = min(len(raw), 6000 if rng.random() < 0.7 else len(raw))  # most of them where the structure is
     for _ in range(rng.choice((1, 1, 2, 8))):
-        at = rng.randrange(front)
+        at = rng.randrange(min(front, len(raw)))
         match rng.randrange(4):
             case 0:
                 raw[at] ^= 1 << rng.randrange(8)

@@ -11,7 +11,16 @@ import torch
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import Source
-from bunny_engine.linear import HalfLinear, Int4Linear, Int8Linear, Linear, has_fast_bfloat16, has_half_gemm
+from bunny_engine.linear import (
+    HalfLinear,
+    Int4HalfLinear,
+    Int4Linear,
+    Int4Product,
+    Int8Linear,
+    Linear,
+    has_fast_bfloat16,
+    has_half_gemm,
+)
 from bunny_engine.model import Model
 from bunny_engine.recipe import Recipe
 from bunny_engine.stored import Stored
@@ -144,15 +153,17 @@ def choose_recipe(weights: str, dtype: DtypeName, device: torch.device) -> Recip
 
 
 def kernel(dtype: torch.dtype, device: torch.device, stored: Stored) -> type[Linear]:
-    """What a matrix is multiplied by. Forms of few bits have kernels of their own where bfloat16 is fast;
-    elsewhere they are a way to store, and are turned into float16 or `dtype` when the model is loaded.
+    """What a matrix is multiplied by. Four bits have a kernel of their own, eight have one where bfloat16 is
+    fast; else few bits are a way to store, and are turned into float16 or `dtype` when the model is loaded.
     """
     if device.type != "cpu":
         return Linear
     if dtype == torch.bfloat16:
         if stored.form == "int8":
             return Int8Linear
-        return Int4Linear if stored.form == "int4" and Int4Linear.fits(stored) else Linear
+        return Int4Linear if Int4Product.fits(stored) else Linear
+    if dtype == torch.float32 and has_half_gemm() and Int4Product.fits(stored):
+        return Int4HalfLinear
     full = stored.form == "dense" and stored.parts[""].dtype == torch.float32
     return HalfLinear if dtype == torch.float32 and not full and has_half_gemm() else Linear
 

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bunny_engine.config import ModelConfig
+from bunny_engine.errors import DamagedWeights
 from bunny_engine.linear import Linear
 from bunny_engine.memory import DenseMemory, Memory
 from bunny_engine.rope import Rope, rotate
@@ -109,7 +110,11 @@ class Model:
             list(pool.map(lambda matrix: matrix.prepare(), self._matrices()))
         memory = DenseMemory(self.config, 2, self.dtype, self.device)
         self.chunk(torch.zeros(1, dtype=torch.long, device=self.device), memory)
-        self.tokens([0], [memory])
+        if not bool(self.tokens([0], [memory]).isfinite().all()):
+            raise DamagedWeights(
+                "the weights give numbers that are not finite: their file is damaged, or its conversion in the "
+                "cache is (`bunny-engine info` names the folder; what is deleted there is made anew)"
+            )
 
     def _matrices(self) -> Iterator[Linear]:
         yield self._head

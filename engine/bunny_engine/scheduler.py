@@ -1,7 +1,7 @@
 """Continuous batching: who runs, which chunk of whose prompt is next, one token for everyone.
 
-Chunks lie on a fixed grid of positions and belong to one sequence each; a row's numbers do not depend on the rows
-beside it. So what a request is answered depends on nobody, whatever the load and whatever is cached.
+Chunks lie on a fixed grid of positions and belong to one sequence each; a row's numbers do not depend on the
+rows beside it. So what a request is answered depends on nobody, whatever the load and whatever is cached.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from bunny_engine.linear import HalfLinear, Int4Linear, Int8Linear, Linear
+from bunny_engine.linear import HalfLinear, Int4HalfLinear, Int4Linear, Int4Product, Int8Linear, Linear
 from bunny_engine.stored import Stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,9 +83,10 @@ def test_kernels_give_the_plain_product(form: str, bias: bool) -> None:
     stored = Stored.dense_of(weight.half()) if form == "dense" else Stored.quantised(weight, form)
     x = matrix(7, 128, seed=5)
     kernels = {Linear: (torch.float32, 1e-5), HalfLinear: (torch.float32, 2e-3)}
-    kernels |= {"int8": {Int8Linear: (torch.bfloat16, 2e-2)}, "int4": {Int4Linear: (torch.bfloat16, 2e-2)}}.get(
-        form, {}
-    )
+    kernels |= {
+        "int8": {Int8Linear: (torch.bfloat16, 2e-2)},
+        "int4": {Int4Linear: (torch.bfloat16, 2e-2), Int4HalfLinear: (torch.float32, 2e-2)},
+    }.get(form, {})
     for kernel, (dtype, tolerance) in kernels.items():
         made = kernel(stored, shift, dtype)
         made.prepare()
@@ -109,9 +110,19 @@ def test_a_rows_bits_do_not_depend_on_how_many_are_multiplied() -> None:
                 assert torch.equal(made(x[start : start + count]), whole[start : start + count]), count
 
 
+def test_four_bits_give_a_row_its_bits_in_any_batch() -> None:
+    """Decode alone and decode beside others are one and the same."""
+    made = Int4HalfLinear(Stored.quantised(matrix(64, 576), "int4"), None, torch.float32)
+    x = matrix(8, 576, seed=3)
+    whole = made(x)
+    for count in range(1, 9):
+        for start in range(9 - count):
+            assert torch.equal(made(x[start : start + count]), whole[start : start + count])
+
+
 def test_int4_kernel_refuses_shapes_it_cannot_take() -> None:
     """`fits` tells which matrices the kernel takes, so that others are multiplied another way."""
-    assert Int4Linear.fits(Stored.quantised(matrix(32, 64), "int4"))
-    assert not Int4Linear.fits(Stored.quantised(matrix(30, 64), "int4"))
-    assert not Int4Linear.fits(Stored.quantised(matrix(32, 40), "int4"))
+    assert Int4Product.fits(Stored.quantised(matrix(32, 64), "int4"))
+    assert not Int4Product.fits(Stored.quantised(matrix(30, 64), "int4"))
+    assert not Int4Product.fits(Stored.quantised(matrix(32, 40), "int4"))
     assert math.isclose(Stored.bits_of("int4", (32, 40)), 8 * 32 * 2 * 20 / (32 * 40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import shutil
@@ -23,7 +24,9 @@ from bunny_engine.model import Model
 from bunny_engine.policies import Policy
 from bunny_engine.recipe import Recipe
 from bunny_engine.tokenizer import load_tokenizer
+from bunny_engine.types import SamplingParams
 from bunny_engine.weights import Checkpoint, load
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 
@@ -205,14 +208,14 @@ def test_every_form_runs_and_is_mapped_the_second_time(tiny: tiny_models.TinyMod
     assert not any("converting" in line for line in said)
     assert any("layers 0" in line for line in said)
     plain = Model(checkpoint.config, {**checkpoint.vectors, **dense(checkpoint)})
-    ids = torch.tensor([3, 4, 5, 6, 7, 90])
+    ids = torch.arange(3, 15)
     logits = []
     for each in (model, again, plain):
-        memory = DenseMemory(each.config, 8, each.dtype, each.device)
+        memory = DenseMemory(each.config, 16, each.dtype, each.device)
         with torch.inference_mode():
             logits.append(each.logits(each.chunk(ids, memory)))
     assert torch.equal(logits[0], logits[1])
-    torch.testing.assert_close(logits[0], logits[2], atol=0.02, rtol=0)
+    assert float((logits[0] - logits[2]).abs().max() / logits[2].abs().max()) < 5e-3
 
 
 def dense(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
@@ -266,3 +269,20 @@ def test_sealed_memory_is_refused_where_layers_have_windows(tmp_path: Path) -> N
             device="cpu",
             options=lambda context: EngineOptions(context=context, policy=policy, chunk=64),
         )
+
+
+def test_weights_that_give_no_numbers_are_told_before_the_first_request(tiny: tiny_models.TinyModel) -> None:
+    """A conversion that rotted into NaN fails the engine's start by name; nobody waits for an answer."""
+    source = Source("rotten", tiny.gguf, "gguf")
+    path = load(source, torch.float32).folder / "weights-float32.safetensors"
+    with safe_open(path, framework="pt") as file:
+        about, tensors = file.metadata(), {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    tensors["layers.1.down"][3, 3] = float("nan")
+    path.unlink()
+    save_file(tensors, path, metadata=about)
+    engine, _ = open_engine(source, device="cpu", dtype="float32")
+    with pytest.raises(DamagedWeights, match="not finite"):
+        engine.wait()
+    with pytest.raises(RuntimeError, match="closed"):
+        asyncio.run(anext(engine.generate([5], SamplingParams(max_tokens=1))))
+    engine.close()
