@@ -262,7 +262,8 @@ def main() -> int:
         print(json.dumps(result, indent=1))
     else:
         for client, cost in result["us_per_event"].items():
-            print(f"{client:10} {cost['median']:8.1f} µs CPU an event")
+            bare = cost["median"] / result["us_per_event"]["aiohttp"]["median"]
+            print(f"{client:10} {cost['median']:8.1f} µs CPU an event, {bare:5.2f} bare loops")
         for bar in result["bars"]:
             print(f"{'holds' if bar['holds'] else 'FAILS'}  {bar['name']}: {bar['value']:.2f} ({bar['limit']})")
     return 0 if all(bar["holds"] for bar in result["bars"]) else 1
