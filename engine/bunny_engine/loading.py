@@ -113,11 +113,6 @@ def open_engine(
     tokenizer = tokenizer or load_tokenizer(source)
     length = context or checkpoint.config.context
     chosen = options(length)
-    if checkpoint.config.local_window and chosen.policy.name != "full":
-        raise OptionError(
-            f"--memory {chosen.policy.name}: {source.name} has layers with a sliding window of their own; "
-            "serve it with --memory full"
-        )
     if model.device.type == "cuda":
         _use_kernels(model, chosen, progress)
     info = ModelInfo(

@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 import tiny_models
 import torch
-from bunny_engine.engine import EngineOptions
-from bunny_engine.errors import DamagedWeights, EngineError, OptionError, UnsupportedModel, WeightsError
+from bunny_engine.errors import DamagedWeights, EngineError, UnsupportedModel, WeightsError
 from bunny_engine.fetch import Source
 from bunny_engine.gguf_file import GgufFile
 from bunny_engine.loading import open_engine, open_model
 from bunny_engine.memory import DenseMemory
 from bunny_engine.model import Model
-from bunny_engine.policies import Policy
 from bunny_engine.recipe import Recipe
 from bunny_engine.tokenizer import load_tokenizer
 from bunny_engine.types import SamplingParams
@@ -257,18 +255,6 @@ def test_gemma_configurations_that_cannot_run_are_refused(
     (folder / "config.json").write_text(json.dumps({**config, key: value}))
     with pytest.raises(error):
         usable(Source("folder", folder, "hf"))
-
-
-def test_sealed_memory_is_refused_where_layers_have_windows(tmp_path: Path) -> None:
-    """Blocks are not sealed under a sliding window: the option is refused by name, with the way out."""
-    built = tiny_models.build(tmp_path, "gemma3")
-    policy = Policy(name="bsr", block=64)
-    with pytest.raises(OptionError, match="--memory full"):
-        open_engine(
-            Source("gemma", built.folder, "hf"),
-            device="cpu",
-            options=lambda context: EngineOptions(context=context, policy=policy, chunk=64),
-        )
 
 
 def test_weights_that_give_no_numbers_are_told_before_the_first_request(tiny: tiny_models.TinyModel) -> None:
