@@ -110,9 +110,10 @@ def precautions(
     if known.reasons and spec.reasoning_tokens <= thoughts:
         limit = max(trial.decoding.max_tokens for trial in trials)
         spent = f" ({thoughts:,} tokens for an easy question)" if thoughts else ""
+        room = f"{spec.reasoning_tokens:,} tokens" if spec.reasoning_tokens else "no room of its own"
         lines.append(
-            f"warning: {spec.name} reasons before it answers{spent}, and answers have {limit:,} tokens and "
-            f"{spec.reasoning_tokens:,} for that: most may be paid for and never come. Allow more: "
+            f"warning: {spec.name} reasons before it answers{spent}, for which there is {room} beside at most "
+            f"{limit:,} answer tokens: many answers may be paid for and never come. Allow more: "
             f"--reasoning-tokens {max(4096, 4 * thoughts)}"
         )
     if known.usage is False and price is not None and told.dollars:
