@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -199,3 +200,42 @@ async def test_the_ordinary_way_gives_the_same(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(wire, "tap", lambda response, most: None)
         (plain,) = await ask(url)
     assert (tapped.outcome, tapped.text, tapped.trace.text) == (plain.outcome, plain.text, plain.trace.text)
+
+
+def hostile(rng: random.Random) -> list[bytes]:
+    """Writes of an answer framed, cut and broken in some way; b"" closes the connection."""
+    pieces = body(rng.randint(0, 12), rng.choice(["\n", "\r\n"]))
+    if rng.random() < 0.2:
+        del pieces[-1]
+    match rng.choice(["chunked", "length", "close"]):
+        case "chunked":
+            parts = cuts(b"".join(pieces), rng.randint(1, 150)) if rng.random() < 0.4 else pieces
+            last = rng.choice([b"0\r\n\r\n", b"0\r\nA: b\r\n\r\n", b"0;x=1\r\n\r\n"])
+            data, closes = CHUNKED + chunked([part for part in parts if part], last), rng.random() < 0.3
+        case "length":
+            whole = b"".join(pieces)
+            data, closes = HEAD + b"Content-Length: %d\r\n\r\n" % len(whole) + whole, False
+        case _:
+            data, closes = HEAD + b"Connection: close\r\n\r\n" + b"".join(pieces), True
+    if rng.random() < 0.25:
+        data, closes = data[: rng.randint(60, max(61, len(data)))], True
+    if rng.random() < 0.1:
+        place = rng.randint(60, max(61, len(data) - 1))
+        data, closes = data[:place] + bytes([rng.randint(0, 255)]) + data[place + 1 :], True
+    return [*cuts(data, rng.choice([1, 3, 17, 64, 300, 5000])), *([b""] if closes else [])]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_a_server_does_both_ways_of_reading_agree(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outcome, text and tokens of a hostile answer, and of a sound one behind it, are plain aiohttp's."""
+    writes = [hostile(random.Random(seed)), [CHUNKED, chunked(body(3))]]
+
+    async def both() -> list[tuple[Outcome, str, tuple[str, ...]]]:
+        async with keeping(lambda asked: writes[min(asked, 1)], 0.0) as (url, _):
+            return [(a.outcome, a.text, a.trace.text) for a in await ask(url, 2, idle=0.5)]
+
+    tapped = await both()
+    monkeypatch.setattr(wire, "tap", lambda response, most: None)
+    assert tapped == await both()
