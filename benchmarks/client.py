@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,13 @@ async def _ours(url: str, rounds: int) -> None:
                 summary = await run_trials(store, endpoint, plan, render, concurrency=STREAMS)
                 assert summary.answered == STREAMS
                 assert summary.completion_tokens == STREAMS * TOKENS
-            _end(rounds * STREAMS * TOKENS)
+            _end(rounds * STREAMS * TOKENS, trace_bytes_per_token=_trace_bytes(store.path) / TOKENS)
+
+
+def _trace_bytes(run: Path) -> float:
+    """Mean size of a stored token trace."""
+    with closing(sqlite3.connect(run)) as db:
+        return float(db.execute("SELECT avg(length(trace)) FROM attempts").fetchone()[0])
 
 
 _started = 0.0
@@ -139,8 +146,8 @@ def _begin() -> None:
     _started = time.process_time()
 
 
-def _end(events: int) -> None:
-    print(json.dumps({"us_per_event": (time.process_time() - _started) / events * 1e6}))
+def _end(events: int, **more: float) -> None:
+    print(json.dumps({"us_per_event": (time.process_time() - _started) / events * 1e6, **more}))
 
 
 async def _times(url: str, staggered: int) -> None:
@@ -207,10 +214,13 @@ def _quantile(values: list[float], q: float) -> float:
 def measure(quick: bool) -> dict[str, Any]:
     rounds, repeats = (2, 2) if quick else (8, 5)
     with _server() as url:
+        stored = 0.0
         costs: dict[str, list[float]] = {"aiohttp": [], "ours": [], "httpx": [], "openai": []}
         for _ in range(repeats):  # in turn, so that a disturbance meets all of them
             for client, found in costs.items():
-                found.append(_run(client, url, rounds)["us_per_event"])
+                told = _run(client, url, rounds)
+                found.append(told["us_per_event"])
+                stored = told.get("trace_bytes_per_token", stored)
         together, apart = _run("times", url, 0), _run("times", url, 1)
     cost = {client: statistics.median(found) for client, found in costs.items()}
     values = {
@@ -231,6 +241,7 @@ def measure(quick: bool) -> dict[str, Any]:
     }
     return {
         "us_per_event": {client: {"median": cost[client], "all": costs[client]} for client in costs},
+        "trace_bytes_per_token": stored,
         "events_per_repeat": rounds * STREAMS * TOKENS,
         "worst_client_lag_ms": {"together": together["worst_lag_ms"], "staggered": apart["worst_lag_ms"]},
         "bars": [
@@ -264,6 +275,7 @@ def main() -> int:
         for client, cost in result["us_per_event"].items():
             bare = cost["median"] / result["us_per_event"]["aiohttp"]["median"]
             print(f"{client:10} {cost['median']:8.1f} µs CPU an event, {bare:5.2f} bare loops")
+        print(f"a stored token trace: {result['trace_bytes_per_token']:.1f} bytes a token")
         for bar in result["bars"]:
             print(f"{'holds' if bar['holds'] else 'FAILS'}  {bar['name']}: {bar['value']:.2f} ({bar['limit']})")
     return 0 if all(bar["holds"] for bar in result["bars"]) else 1
