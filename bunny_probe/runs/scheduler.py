@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,8 +25,10 @@ from bunny_probe.runs.limits import Limits
 from bunny_probe.runs.pace import Pace, Progress
 from bunny_probe.runs.reader import UNSETTLED
 from bunny_probe.runs.recorder import Recorder
+from bunny_probe.runs.rendering import Renderer
 from bunny_probe.runs.retries import Retries
 from bunny_probe.runs.store import Store
+from bunny_probe.runs.summary import RunSummary
 
 if TYPE_CHECKING:
     from bunny_probe.endpoints import EndpointSpec, Exchanged
@@ -41,9 +41,6 @@ _ESTIMATE_TOLERANCE = 0.1
 _LEAD_NS = 50_000_000
 _SECONDS_BETWEEN_REPORTS = 0.2
 _RENDERED_AHEAD = 4  # prompts that wait for a worker
-_RENDERED_TOGETHER = 16  # prompts in one visit to the renderer's thread, where none takes long
-_CHARACTERS_TOGETHER = 100_000
-_SECONDS_OF_RENDERING = 0.005
 
 
 class Answering(Protocol):
@@ -61,34 +58,6 @@ class Answering(Protocol):
         *,
         tolerance: float = 0.0,
     ) -> Exchanged: ...
-
-
-@dataclass(slots=True)
-class RunSummary:
-    """What one call of `run_trials` did."""
-
-    total: int  # trials that were handed in
-    already: int = 0  # settled by earlier runs
-    asked: int = 0  # settled by this one
-    outcomes: Counter[Outcome] = field(default_factory=Counter)  # of those
-    unasked: int = 0  # prompt could not be built
-    attempts: int = 0
-    prompt_tokens: int = 0  # by the server's usage
-    completion_tokens: int = 0
-    cost: float | None = None  # in USD, when the provider or the price says
-    elapsed_s: float = 0.0
-    worst_lag_s: float = 0.0  # the client's own worst lateness
-    invalid_timings: int = 0  # attempts whose times the client itself spoiled
-    spent_on_reasoning: int = 0  # answers that never came: reasoning spent all that they were allowed
-
-    @property
-    def answered(self) -> int:
-        return self.outcomes[Outcome.ANSWERED]
-
-    @property
-    def open(self) -> int:
-        """Trials that another run would ask."""
-        return self.total - self.already - self.asked + sum(self.outcomes[item] for item in UNSETTLED)
 
 
 async def run_trials(
@@ -162,13 +131,13 @@ class _Run:
         budget: Budget,
         rng: random.Random,
     ) -> None:
-        self._store, self._endpoint, self._render = store, endpoint, render
+        self._store, self._endpoint = store, endpoint
         self._limits, self._retries, self._budget, self._rng = limits, retries, budget, rng
         self._progress = progress
         self._fingerprint = endpoint.spec.fingerprint
         self._health = Health(endpoint.spec, retries)
         self._recorder = Recorder(store, asyncio.get_running_loop())
-        self._renderer = ThreadPoolExecutor(1, "bunny-render")
+        self._renderer = Renderer(render)
         self._queue: asyncio.Queue[_Item | None] = asyncio.Queue(min(limits.concurrency, _RENDERED_AHEAD))
         self._under_way: dict[int, float] = {}
         self._settled = asyncio.Event()  # some reservation of the budget has been settled
@@ -200,7 +169,7 @@ class _Run:
             raise _first(group) from None
         finally:
             # What is being written is finished: a cancelled worker's last attempt is durable too.
-            self._renderer.shutdown(wait=False, cancel_futures=True)
+            self._renderer.close()
             self._summary.elapsed_s = time.perf_counter() - self._start
             if self._summary.attempts:
                 noted = self._recorder.write(partial(self._store.note_client, self._of_the_client()))
@@ -212,10 +181,9 @@ class _Run:
 
     async def _feed(self, pending: Sequence[Trial], schedule: Iterator[float] | None, workers: int) -> None:
         """Render trials in order, a few ahead of the workers, so that few prompts are in memory at once."""
-        loop = asyncio.get_running_loop()
         begun, at = 0, 0
         while at < len(pending) and self._spent is None:
-            some = await loop.run_in_executor(self._renderer, self._render_some, pending, at)
+            some = await self._renderer.some(pending, at)
             for trial, rendered in zip(pending[at:], some, strict=False):
                 if isinstance(rendered, LengthError):
                     await self._unasked(trial, str(rendered))
@@ -232,24 +200,6 @@ class _Run:
             at += len(some)
         for _ in range(workers):
             await self._queue.put(None)
-
-    def _render_some(self, pending: Sequence[Trial], at: int) -> list[Rendered | LengthError]:
-        """The next prompts, in the renderer's thread: one that is long or takes long, or a few that do not."""
-        some: list[Rendered | LengthError] = []
-        begun, written = time.perf_counter(), 0
-        for index, trial in enumerate(pending[at : at + _RENDERED_TOGETHER]):
-            if index and trial.probe.id == pending[at + index - 1].probe.id:
-                some.append(some[-1])  # repeats of a probe share its prompt
-                continue
-            try:
-                rendered = self._render(trial.probe)
-                some.append(rendered)
-                written += sum([len(message.content) for message in rendered.messages])
-            except LengthError as error:
-                some.append(error)
-            if written > _CHARACTERS_TOGETHER or time.perf_counter() - begun > _SECONDS_OF_RENDERING:
-                break
-        return some
 
     async def _work(self) -> None:
         while (item := await self._queue.get()) is not None:
