@@ -166,20 +166,24 @@ def markdown(rows: list[Row], missing: int, campaigns: int) -> str:
         )
 
     judged = sum(r.verdict != "no interval" for r in rows)
+    shares = [r.coverage for r in rows if r.coverage is not None and not bounded(r)]
+    low, high = sum(c < LOW for c in shares), sum(c > HIGH for c in shares)
     text = [
         "# Coverage of the intervals",
         "",
         f"How often 95 % intervals held the truth in {campaigns:,} simulated campaigns a row; the bar is "
-        f"{LOW:.0%} to {HIGH:.0%}. `size` is documents a length (or the sixth part of all answers, or votes a "
+        f"{LOW:.0%} to {HIGH:.0%} at {CAMPAIGNS:,} campaigns, and two standard errors more to each side at "
+        "fewer. `size` is documents a length (or the sixth part of all answers, or votes a "
         "pair); `below`: the truth lay below the interval; `none`: campaigns that gave no interval, which are "
         "not counted. `peer`: what the usual way (Wald's interval; the first tested length under the "
-        "fraction, with a bootstrap) covered in the same campaigns. A row's standard error is 0.007 at "
-        "1,000 campaigns.",
+        "fraction, with a bootstrap) covered in the same campaigns. A row's standard error is "
+        f"{math.sqrt(0.05 * 0.95 / campaigns):.3f}.",
         "",
         "Made by `python benchmarks/coverage.py`, then the same with `--table docs/coverage.md`, on "
         f"{time.strftime('%Y-%m-%d')}; {machine()}.",
         "",
-        f"**{judged} rows: {len(narrow)} too narrow, {len(wide)} wide**"
+        f"**{judged} rows: {len(narrow)} too narrow, {len(wide)} wide**; as they stand, {low} lie below {LOW:.0%} "
+        f"and {high} above {HIGH:.0%}, without those that cannot miss"
         + (f"; {missing} pieces not done" if missing else "")
         + ".",
         "",
