@@ -182,8 +182,8 @@ def markdown(rows: list[Row], missing: int, campaigns: int) -> str:
         "Made by `python benchmarks/coverage.py`, then the same with `--table docs/coverage.md`, on "
         f"{time.strftime('%Y-%m-%d')}; {machine()}.",
         "",
-        f"**{judged} rows: {len(narrow)} too narrow, {len(wide)} wide**; as they stand, {low} lie below {LOW:.0%} "
-        f"and {high} above {HIGH:.0%}, without those that cannot miss"
+        f"**{judged} rows: {len(narrow)} too narrow, {len(wide)} wide**; as they stand, {low} lie below "
+        f"{LOW:.0%} and {high} above {HIGH:.0%}, without those that cannot miss"
         + (f"; {missing} pieces not done" if missing else "")
         + ".",
         "",
