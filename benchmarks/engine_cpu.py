@@ -52,6 +52,12 @@ def best(runs: dict[str, Run], count: int, answer: int, repeats: int) -> dict[st
     for seed in range(repeats):
         for name, run in runs.items():
             found[name].append(run(prompt_of(count, seed), answer))
+            read, write = found[name][-1]
+            print(
+                f"{name}: {count:,} tokens {read:.2f} s, {answer - 1} more {write:.2f} s",
+                file=sys.stderr,
+                flush=True,
+            )
     return {name: (min(r for r, _ in times), min(w for _, w in times)) for name, times in found.items()}
 
 
