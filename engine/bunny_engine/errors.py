@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "NOT_FINITE",
     "DamagedWeights",
     "EngineError",
     "FetchError",
@@ -25,6 +26,11 @@ __all__ = [
     "UnsupportedModel",
     "WeightsError",
 ]
+
+NOT_FINITE = (
+    "the weights give numbers that are not finite: their file is damaged, or its conversion in the cache is "
+    "(`bunny-engine info` names the folder; what is deleted there is made anew)"
+)
 
 
 class EngineError(Exception):

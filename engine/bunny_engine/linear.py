@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bunny_engine.errors import NOT_FINITE, DamagedWeights
 from bunny_engine.stored import Stored
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Int4Product",
     "Int8Linear",
     "Linear",
+    "checked",
     "has_fast_bfloat16",
     "has_half_gemm",
 ]
@@ -68,7 +70,8 @@ class HalfLinear(Linear):
 
     def prepare(self) -> None:
         if self._packed is None:
-            self._packed = torch.ops.quantized.linear_prepack_fp16(self.stored.dense(), self.bias)
+            # packing turns what is no number into a large one, so that no product shows it
+            self._packed = torch.ops.quantized.linear_prepack_fp16(checked(self.stored.dense()), self.bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         self.prepare()
@@ -152,6 +155,13 @@ class Int4Product:
         rows, columns = stored.shape
         vectors = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
         return stored.form == "int4" and rows % 16 == 0 and columns % 32 == 0 and vectors
+
+
+def checked(weight: Tensor) -> Tensor:
+    """The matrix, if its numbers are finite. Raises DamagedWeights."""
+    if not bool(weight.sum(dtype=torch.float32).isfinite()):
+        raise DamagedWeights(NOT_FINITE)
+    return weight
 
 
 def _half_product(x: Tensor, packed: Any) -> Tensor:

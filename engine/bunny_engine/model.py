@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bunny_engine.config import ModelConfig
-from bunny_engine.errors import DamagedWeights
-from bunny_engine.linear import Linear
+from bunny_engine.errors import NOT_FINITE, DamagedWeights
+from bunny_engine.linear import Linear, checked
 from bunny_engine.memory import DenseMemory, Memory
 from bunny_engine.rope import Rope, rotate
 from bunny_engine.stored import Stored
@@ -108,13 +108,11 @@ class Model:
         """Bring the matrices into their kernels' forms and touch all weights, for the first request's sake."""
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             list(pool.map(lambda matrix: matrix.prepare(), self._matrices()))
+        checked(self.embed.dense(self.dtype))
         memory = DenseMemory(self.config, 2, self.dtype, self.device)
         self.chunk(torch.zeros(1, dtype=torch.long, device=self.device), memory)
         if not bool(self.tokens([0], [memory]).isfinite().all()):
-            raise DamagedWeights(
-                "the weights give numbers that are not finite: their file is damaged, or its conversion in the "
-                "cache is (`bunny-engine info` names the folder; what is deleted there is made anew)"
-            )
+            raise DamagedWeights(NOT_FINITE)
 
     def _matrices(self) -> Iterator[Linear]:
         yield self._head

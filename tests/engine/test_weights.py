@@ -257,16 +257,22 @@ def test_gemma_configurations_that_cannot_run_are_refused(
         usable(Source("folder", folder, "hf"))
 
 
-def test_weights_that_give_no_numbers_are_told_before_the_first_request(tiny: tiny_models.TinyModel) -> None:
+@pytest.mark.parametrize(
+    ("name", "weights"), [("layers.1.down", "native"), ("layers.0.qkv", "half"), ("embed", "half")]
+)
+def test_weights_that_give_no_numbers_are_told_before_the_first_request(
+    tiny: tiny_models.TinyModel, name: str, weights: str
+) -> None:
     """A conversion that rotted into NaN fails the engine's start by name; nobody waits for an answer."""
     source = Source("rotten", tiny.gguf, "gguf")
-    path = load(source, torch.float32).folder / "weights-float32.safetensors"
+    form = {"native": "float32", "half": "float16"}[weights]
+    path = load(source, torch.float32, Recipe.parse(weights)).folder / f"weights-{form}.safetensors"
     with safe_open(path, framework="pt") as file:
         about, tensors = file.metadata(), {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    tensors["layers.1.down"][3, 3] = float("nan")
+    tensors[name][3, 3] = float("nan")
     path.unlink()
     save_file(tensors, path, metadata=about)
-    engine, _ = open_engine(source, device="cpu", dtype="float32")
+    engine, _ = open_engine(source, device="cpu", weights=weights)
     with pytest.raises(DamagedWeights, match="not finite"):
         engine.wait()
     with pytest.raises(RuntimeError, match="closed"):
