@@ -65,14 +65,14 @@ def ask(behaviour: Behaviour, suite: Path, run: Path) -> pd.DataFrame:
 
 
 def rounds(count: int, suite: Path, few: Path, folder: Path) -> Iterator[dict[str, list[str]]]:
-    """By what was changed: the metrics that blocked. `few`: a third of the suite, enough to see a time."""
+    """By what was changed: the metrics that blocked. `few`: a third of the suite, enough for a time."""
     rules = load_rules()
     for number in range(count):
         before = Side("before", ask(replace(USUAL, seed=100 * number), suite, folder / f"{number}-before.db"))
         told: dict[str, list[str]] = {}
         for i, (name, behaviour) in enumerate(AFTER.items(), 1):
             seeded = replace(behaviour, seed=100 * number + i)
-            asked = few if name == "slower" else suite
+            asked = suite if name == "recall" else few
             after = Side("after", ask(seeded, asked, folder / f"{number}-{name}.db"))
             told[name] = [
                 check.metric for check in judge(rules, "phantom", after, {"previous": before}) if check.blocks
