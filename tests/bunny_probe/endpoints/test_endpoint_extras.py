@@ -189,7 +189,7 @@ async def diagnose(behaviour: Behaviour, *, model: str | None = None, search: bo
 
 async def test_the_doctor_finds_a_healthy_endpoint_healthy() -> None:
     """A phantom without faults is usable, and its capabilities are those that it was given."""
-    diagnosis = await diagnose(Behaviour(latency=Latency(gap=0.02), context_limit=5000), search=True)
+    diagnosis = await diagnose(Behaviour(latency=Latency(gap=0.01), context_limit=5000), search=True)
     found = diagnosis.capabilities
     assert diagnosis.usable, diagnosis.findings
     assert (found.streams, found.usage, found.logprobs, found.top_logprobs) == (True, True, True, 20)
