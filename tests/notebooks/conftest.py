@@ -38,6 +38,18 @@ lengths = [512]
 depths = [0.0, 0.5, 1.0]
 samples = 2
 """
+POLICIES = """
+name = "few-policies"
+description = "Two facts on either side of what a small window keeps"
+seed = 11
+
+[[probe]]
+family = "position"
+task = "from_end"
+lengths = [592]
+samples = 2
+params = { distances = [48, 304] }
+"""
 
 
 def release(runs: Path, name: str, *arguments: str) -> None:
@@ -73,12 +85,13 @@ def on_the_phantom(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def on_the_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a release of the bundled engine with its default model, SmolLM2."""
     folder = tmp_path_factory.mktemp("model")
-    suite = folder / "few.toml"
+    suite, probes = folder / "few.toml", folder / "few-policies.toml"
     suite.write_text(SUITE, "utf-8")
-    runs = folder / "runs"
-    notebooks = ",".join(name for name in ON_THE_MODEL if name in NOTEBOOKS)
-    release(runs, "smollm2", "-e", "engine", "--suite", str(suite), "--notebooks", notebooks)
-    return runs
+    probes.write_text(POLICIES, "utf-8")
+    few = ("--set", f"probes={probes}", "--set", "policies=full; bsr --bits 4; window", "--set", "bench=")
+    asked = ("-e", "engine", "--suite", str(suite), "--notebooks", ",".join(ON_THE_MODEL), *few)
+    release(folder / "runs", "smollm2", *asked)
+    return folder / "runs"
 
 
 @pytest.fixture(scope="session")
