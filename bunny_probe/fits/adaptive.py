@@ -20,13 +20,11 @@ __all__ = ["NextLength", "Tried", "WindowBelief", "WindowSearch"]
 
 Floats = npt.NDArray[np.float64]
 
-# The net is coarse and the search stops when its interval happens to be narrow: each answer counts for a
-# little less than one, so that the interval still holds the truth as often as it says (coverage benchmark).
-_TEMPER = 0.6
-
 # Of the price in prompt tokens. At 1 the search lives on short prompts and on what the curves' shapes say
 # about long ones, and its window is then as wrong as the shapes are.
 _THRIFT = 0.7
+
+_NARROWEST = 0.05  # octaves; below this the net's spacing of curves is what would be found
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class NextLength(Result):
     reason: str
     length: int | None  # to ask next: prompt tokens, or tokens from the fact to the end; None: stop
     repeats: int
-    information: float  # expected nats about the window from these answers
+    information: float  # expected nats about the window from one answer, as of normal variables
     belief: WindowBelief | None
     tokens_spent: int
     from_end: bool = False
@@ -74,9 +72,10 @@ class NextLength(Result):
 class WindowSearch:
     """Pure: what was tried goes in, the next length and the reason come out.
 
-    A net of decay curves (all five shapes) is weighed by the likelihood of what was seen. The next length has
-    the largest mutual information between its answers and the window for its price (Lindley 1956;
-    Watson 2017 for threshold finding). Before data each octave fraction of the window weighs the same.
+    A net of decay curves (all five shapes) is weighed by the likelihood of what was seen. The next length is
+    the one whose answer takes most of the variance of the window's logarithm for its price (Bayesian A-optimal
+    design, Chaloner and Verdinelli 1995). Mutual information with the window would also pay for where it lies
+    within an interval already narrow enough. Before data each octave fraction of the window weighs the same.
 
     With `prompt` every prompt has that many tokens and the fact's depth is what is chosen: lengths are then
     distances from the prompt's end, the window is the end-anchored one, and each distance costs the same.
@@ -87,7 +86,7 @@ class WindowSearch:
     fraction: float = 0.85
     width: float = 1.0  # octaves: stop when the interval is this narrow
     budget: int | None = None  # prompt tokens: stop before more than this is spent
-    candidates: int = 33  # lengths to choose from, even in log
+    candidates: int = 33  # lengths to choose from, even in log; more where `width` needs them
     repeats: int = 4  # documents asked a step
     level: float = 0.95
     prompt: int | None = None  # tokens of every prompt, to search by depth; None: search by length
@@ -100,11 +99,14 @@ class WindowSearch:
 
     def _next(self, tried: Sequence[Tried]) -> NextLength:
         if not (0 < self.shortest < self.longest and 0 < self.fraction < 1 and self.candidates >= 3):
-            return NextLength(
-                "refused", "shortest < longest, a fraction in (0, 1) and at least 3 candidates are needed",
-                None, 0, 0.0, None, 0,
-            )  # fmt: skip
-        net = _net(self.shortest, self.longest, self.fraction, self.candidates)
+            reason = "shortest < longest, a fraction in (0, 1) and at least 3 candidates are needed"
+            return NextLength("refused", reason, None, 0, 0.0, None, 0)
+        if self.width < _NARROWEST:
+            reason = f"a width of at least {_NARROWEST:g} octaves is needed"
+            return NextLength("refused", reason, None, 0, 0.0, None, 0)
+        # the interval ends at candidates: two gaps between them must fit into it
+        needed = 2 + int(2 * np.log2(self.longest / self.shortest) / self.width)
+        net = _net(self.shortest, self.longest, self.fraction, max(self.candidates, needed))
         weight = net.posterior(tried)
         belief = self.belief(net, weight)
         spent = sum((self.prompt or t.length) * t.trials for t in tried)
@@ -144,7 +146,8 @@ class WindowSearch:
             return float(net.edges[i] + share * (net.edges[i + 1] - net.edges[i]))
 
         end = float(np.log(self.longest))
-        low, value, high = at(tail), at(0.5), at(1 - tail)
+        # a cliff between two candidates may stand anywhere between them, whatever the net's spacing says
+        low, value, high = net.below(at(tail)), at(0.5), net.above(at(1 - tail))
 
         def tokens(v: float) -> float | None:
             return float(np.exp(v)) if np.isfinite(v) else None
@@ -170,7 +173,7 @@ class _Net:
         log_w = np.log(np.maximum(self.prior, 1e-300))
         for t in tried:
             log_p, log_q = self._column(t.length)
-            log_w += _TEMPER * t.hits * log_p + _TEMPER * (t.trials - t.hits) * log_q
+            log_w += t.hits * log_p + (t.trials - t.hits) * log_q
         w = np.exp(log_w - log_w.max())
         return np.asarray(w / w.sum())
 
@@ -185,20 +188,24 @@ class _Net:
             self.columns[length] = np.log(p), np.log1p(-p)
         return self.columns[length]
 
+    def below(self, place: float) -> float:
+        """ln of the last candidate up to `place`, in ln tokens; inf stays."""
+        at = np.log(self.lengths)
+        return float(at[max(int(np.searchsorted(at, place, side="right")) - 1, 0)]) if place < np.inf else place
+
+    def above(self, place: float) -> float:
+        """ln of the first candidate from `place` on, in ln tokens; inf stays."""
+        at = np.log(self.lengths)
+        return float(at[min(int(np.searchsorted(at, place)), at.size - 1)]) if place < np.inf else place
+
     def information(self, weight: Floats) -> Floats:
-        """Mutual information of one answer at each candidate with the window's bin, in nats."""
-        mass = np.bincount(self.bin, weights=weight, minlength=self.edges.size)
-        present, start = np.unique(self.bin, return_index=True)  # curves are sorted by bin
-        inside = np.add.reduceat(weight[:, None] * self.p, start, axis=0)
-        likely = mass[present] > 1e-12
-        seen = present[likely]
-        given = inside[likely] / mass[seen, None]
-        return np.asarray(_entropy(weight @ self.p) - mass[seen] @ _entropy(given))
-
-
-def _entropy(p: Floats) -> Floats:
-    p = np.clip(p, 1e-12, 1 - 1e-12)
-    return np.asarray(-(p * np.log(p) + (1 - p) * np.log1p(-p)))
+        """Of one answer at each candidate about ln(window), in nats: -½ ln(1 - ρ²), as of normal variables."""
+        beyond = self.edges[-1] + 0.5 * np.log(2)
+        place = np.append((self.edges[:-1] + self.edges[1:]) / 2, beyond)[self.bin]
+        apart = weight * (place - weight @ place)
+        mean = weight @ self.p
+        share = (apart @ self.p) ** 2 / (mean * (1 - mean) * max(float(apart @ place), 1e-12))
+        return np.asarray(-0.5 * np.log1p(-np.minimum(share, 1 - 1e-9)))
 
 
 @lru_cache(maxsize=8)

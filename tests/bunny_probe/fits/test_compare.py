@@ -204,8 +204,34 @@ def test_the_search_never_exceeds_its_budget():
 
 
 def test_a_search_without_sense_is_refused():
-    """Bad bounds are refused in words."""
+    """Bad bounds, and a width that the net cannot tell, are refused in words."""
     assert fits.WindowSearch(shortest=2000, longest=1000)().status == "refused"
+    narrow = fits.WindowSearch(width=0.01)()
+    assert narrow.status == "refused"
+    assert "0.05 octaves" in narrow.reason
+
+
+def test_the_search_reports_the_whole_gap_in_which_a_cliff_may_stand():
+    """With answers that leave no doubt on both sides, the interval ends at lengths that could be asked."""
+    search = fits.WindowSearch(shortest=1024, longest=16_384, width=4.0, candidates=5)
+    step = search([Tried(1024, 400, 400), Tried(4096, 400, 400), Tried(8192, 0, 400)])
+    assert (step.belief.window.low, step.belief.window.high) == (pytest.approx(4096), pytest.approx(8192))
+
+
+def test_a_search_asked_for_a_narrow_window_ends():
+    """Lengths to choose from stand close enough for the width asked for, whatever their number was set to."""
+    search = fits.WindowSearch(shortest=1024, longest=16_384, width=0.2, candidates=5, repeats=40)
+    tried: dict[int, Tried] = {}
+    for _ in range(60):
+        step = search(list(tried.values()))
+        if step.length is None:
+            break
+        before = tried.get(step.length, Tried(step.length, 0.0, 0))
+        hits = step.repeats if step.length < 5000 else 0
+        tried[step.length] = Tried(step.length, before.hits + hits, before.trials + step.repeats)
+    assert step.status == "censored"
+    assert step.belief.width <= 0.2
+    assert step.belief.window.low <= 5000 <= step.belief.window.high
 
 
 def test_a_planned_share_reaches_its_width():
