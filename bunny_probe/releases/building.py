@@ -26,7 +26,7 @@ from bunny_probe.releases.index import Entry, Index, process_identity, utc
 from bunny_probe.releases.job import JOB, PARAMS, REPORT, read_json, write_json
 from bunny_probe.releases.places import Asked, folder_name
 from bunny_probe.releases.request import Request
-from bunny_probe.releases.summary import RESULTS, SUMMARY, summarise
+from bunny_probe.releases.summary import RESULTS, SUMMARY, load_summary, summarise
 from bunny_probe.releases.workers import Job, run_jobs
 from bunny_probe.runs.lock import WriterLock
 
@@ -78,8 +78,8 @@ def build(request: Request, *, anew: bool = False, on_status: Status = lambda _:
             index.append(replace(entry, state="interrupted", at=utc(), reason=type(error).__name__))
             raise
         made = list(_reports(request, folder))
-        summaries = [_at(folder, asked) / SUMMARY for asked in request.endpoints]
-        known = [read_json(path) for path in summaries if path.exists()]
+        places = [_at(folder, asked) for asked in request.endpoints]
+        known = [load_summary(place) for place in places if (place / SUMMARY).exists()]
         state = "done" if not failures else "partial" if made or known else "failed"
         entry = replace(
             entry,

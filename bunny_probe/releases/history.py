@@ -8,20 +8,20 @@ from typing import Any
 from bunny_probe.errors import UsageError
 from bunny_probe.measures import amount, corrected, differ, measures, verdict
 from bunny_probe.releases.index import Entry, Index
-from bunny_probe.releases.job import REPORT, read_json
+from bunny_probe.releases.job import REPORT
 from bunny_probe.releases.places import folder_name
-from bunny_probe.releases.summary import RESULTS, SUMMARY, load_results
+from bunny_probe.releases.summary import RESULTS, SUMMARY, load_results, load_summary
 
 __all__ = ["compare_releases", "reports_of", "summaries_of"]
 
 
 def summaries_of(root: Path, entry: Entry) -> dict[str, dict[str, Any]]:
-    """Endpoint → summary.json, for those that were asked."""
+    """Endpoint → summary.json, for those that were asked. Raises RunError for a damaged one."""
     found = {}
     for endpoint in entry.endpoints:
-        path = root / entry.folder / folder_name(endpoint) / SUMMARY
-        if path.exists():
-            found[endpoint] = read_json(path)
+        folder = root / entry.folder / folder_name(endpoint)
+        if (folder / SUMMARY).exists():
+            found[endpoint] = load_summary(folder)
     return found
 
 

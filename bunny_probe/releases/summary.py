@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bunny_probe.errors import RunError
 from bunny_probe.measures import measure_all
 from bunny_probe.releases.job import read_json, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RESULTS", "SUMMARY", "load_results", "summarise", "summary_of"]
+__all__ = ["RESULTS", "SUMMARY", "load_results", "load_summary", "summarise", "summary_of"]
 
 RESULTS, SUMMARY = "results.parquet", "summary.json"
+# Without these no number can be told; a release of an older version may lack others.
+_NEEDED = ("probe_id", "endpoint_id", "model", "family", "length_tokens", "cluster", "outcome", "score")
 
 
 def summarise(run_path: Path, folder: Path, *, fingerprint: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,11 +49,33 @@ def summary_of(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def load_results(folder: Path) -> pd.DataFrame:
-    """The frame that a release kept of an endpoint."""
+    """The frame that a release kept of an endpoint. Raises RunError where the file is damaged."""
     import pandas as pd
+    from pyarrow.lib import ArrowException
 
-    return pd.read_parquet(folder / RESULTS)
+    path = folder / RESULTS
+    try:
+        found = pd.read_parquet(path)
+    except (OSError, ValueError, ArrowException) as error:
+        raise _damaged(path, str(error)) from None
+    missing = [name for name in _NEEDED if name not in found]
+    if missing:
+        raise _damaged(path, f"it has no column {', '.join(missing)}")
+    return found
 
 
 def load_summary(folder: Path) -> dict[str, Any]:
-    return read_json(folder / SUMMARY)
+    """The numbers that a release kept of an endpoint. Raises RunError where the file is damaged."""
+    path = folder / SUMMARY
+    try:
+        found = read_json(path)
+    except (OSError, ValueError) as error:
+        raise _damaged(path, str(error)) from None
+    if not isinstance(found, dict) or not isinstance(found.get("metrics"), dict):
+        raise _damaged(path, "it holds no metrics")
+    return found
+
+
+def _damaged(path: Path, why: str) -> RunError:
+    told = " ".join(why.split())[:200].rstrip(".")
+    return RunError(f"{path} cannot be read ({told}): run the release again, with --anew")
