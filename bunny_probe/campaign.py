@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from bunny_probe.bounds import Bounds, find_price, look_ahead
 from bunny_probe.bundled_engine import bundled_engine
 from bunny_probe.endpoints import EndpointSpec, open_endpoint
+from bunny_probe.endpoints.proxies import proxy_for
 from bunny_probe.errors import ModelNotFound, RunError, UsageError
 from bunny_probe.progress import Mode, progress
 from bunny_probe.records import Probe, Rendered, Trial
@@ -199,7 +200,11 @@ def renderer(spec: EndpointSpec, tokenizer: str | None = None) -> Iterator[Calla
         counter = FileCounter(tokenizer)
         yield lambda probe: render(probe, counter)
         return
-    remote = EndpointCounter(spec.url, spec.model, auth=lambda: auth_headers(spec))
+    import httpx
+
+    # By the same way as the requests themselves: a proxy of the environment is not for loopback.
+    client = httpx.Client(timeout=120.0, trust_env=False, proxy=proxy_for(spec.url, spec.proxy))
+    remote = EndpointCounter(spec.url, spec.model, auth=lambda: auth_headers(spec), client=client)
     try:
         yield lambda probe: render(probe, remote)
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 from bunny_probe.campaign import Target, load_plan, reach, renderer
 from bunny_probe.errors import RunError, UsageError
 from bunny_probe.exports.jsonl import jsonl
+from bunny_probe.outfile import check_outfile
 from bunny_probe.records import Probe, Rendered
 
 __all__ = ["FORMATS", "Line", "export_source"]
@@ -39,36 +40,57 @@ def export_source(
 ) -> int:
     """Write a run's or a suite's probes to `out` (None: standard output) and give the number of lines.
 
-    The file appears whole or not at all. Raises UsageError, SuiteError, RunError, EndpointError.
+    The file appears whole or not at all. Raises UsageError (also where the
+    prompts would not be those that the run sent), SuiteError, RunError, EndpointError.
     """
     path = Path(source)
+    if out is not None:
+        check_outfile(out, [source])
     probes: Iterable[Probe]
     rows: dict[str, list[dict[str, Any]]] | None = None
+    sent: dict[str, set[str]] = {}
     if path.suffix != ".toml" and path.is_file():
-        probes, rows = _of_run(path)
+        probes, rows, sent = _of_run(path)
     else:
         if with_observations:
             raise UsageError(f"--with-observations needs a run file; {source} is a suite")
         trials = load_plan(source).trials
         probes = {trial.probe.id: trial.probe for trial in trials}.values()
     with reach(target, on_status) as spec, renderer(spec, target.tokenizer) as render:
-        lines = _lines(probes, render, rows if with_observations else None)
+        lines = _lines(probes, _as_sent(render, sent, path), rows if with_observations else None)
         return _write(FORMATS[export_format](lines), out)
 
 
-def _of_run(path: Path) -> tuple[list[Probe], dict[str, list[dict[str, Any]]]]:
+def _of_run(path: Path) -> tuple[list[Probe], dict[str, list[dict[str, Any]]], dict[str, set[str]]]:
     import pandas as pd
 
     from bunny_probe.runs import Store, frame
 
     with Store(path, write=False) as store:
-        probes = list(store.probes())
+        probes, sent = list(store.probes()), store.prompt_hashes()
     rows: dict[str, list[dict[str, Any]]] = {}
     columns = ["probe_id", "outcome", "text", "score", "prompt_tokens", "label", "endpoint", "model", "repeat"]
     for record in frame(path)[columns].to_dict("records"):
         plain = {str(key): None if pd.isna(value) else value for key, value in record.items()}
         rows.setdefault(str(plain["probe_id"]), []).append(plain)
-    return probes, rows
+    return probes, rows, sent
+
+
+def _as_sent(
+    render: Callable[[Probe], Rendered], sent: dict[str, set[str]], run: Path
+) -> Callable[[Probe], Rendered]:
+    """`render`, held to what the run sent: answers never stand beside a prompt that they do not answer."""
+
+    def checked(probe: Probe) -> Rendered:
+        rendered = render(probe)
+        if probe.id in sent and rendered.prompt_hash not in sent[probe.id]:
+            raise UsageError(
+                f"with this tokenizer the prompts are not those that {run} sent: name the run's own endpoint "
+                "with --endpoint and --model, or its tokenizer with --tokenizer"
+            )
+        return rendered
+
+    return checked
 
 
 def _lines(
@@ -92,7 +114,6 @@ def _write(lines: Iterator[str], out: Path | None) -> int:
             sys.stdout.write(line + "\n")
             count += 1
         return count
-    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(out.name + ".part")
     try:
         with part.open("w", encoding="utf-8", newline="\n") as sink:

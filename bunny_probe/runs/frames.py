@@ -17,6 +17,7 @@ import numpy as np
 
 from bunny_probe.columns import COLUMNS
 from bunny_probe.fits import token_entropy_bounds
+from bunny_probe.outfile import check_outfile
 from bunny_probe.records import Outcome
 from bunny_probe.runs.reader import connect_for_reading
 from bunny_probe.runs.store import Store
@@ -177,15 +178,25 @@ def _entropies(
 
 
 def to_parquet(paths: Iterable[str | Path], target: str | Path) -> int:
-    """Write the frame of the runs to a Parquet file, part by part; gives the number of rows."""
+    """Write the frame of the runs to a Parquet file, part by part; gives the number of rows.
+
+    The file appears whole or not at all. Raises UsageError for a target that is one of the runs, or any run,
+    or cannot be written; RunError for what is no run.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.Schema.from_pandas(_typed({name: [] for name in COLUMNS}), preserve_index=False)
-    written = 0
-    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for path in paths:
-            for part in frame_parts(path):
-                writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
-                written += len(part)
+    paths = list(paths)
+    out = check_outfile(target, paths)
+    unfinished, written = out.with_name(out.name + ".part"), 0
+    try:
+        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+            for path in paths:
+                for part in frame_parts(path):
+                    writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
+                    written += len(part)
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return written

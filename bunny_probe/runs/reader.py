@@ -150,6 +150,15 @@ class Reader:
         for row in self._stream("SELECT content FROM probes ORDER BY id"):
             yield from_json(Probe, json.loads(row["content"]))
 
+    def prompt_hashes(self) -> dict[str, set[str]]:
+        """Probe id → the hashes of the prompts that were sent for it (one, unless tokenizers differed)."""
+        sent: dict[str, set[str]] = {}
+        for row in self._stream(
+            "SELECT probe_id, prompt_hash FROM observations JOIN trials ON trials.id = observations.trial_id"
+        ):
+            sent.setdefault(row["probe_id"], set()).add(row["prompt_hash"])
+        return sent
+
     def counts(self) -> dict[str, int]:
         """Denominators: trials planned, attempts made, observations, unasked, and one entry an outcome."""
         tables = ("trials", "attempts", "observations", "unasked")

@@ -64,8 +64,15 @@ class Store(Reader):
         self._mutex = threading.RLock()
         self._lock: WriterLock | None = None
         if write:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = WriterLock(self.path)
+            if self.path.is_dir():
+                raise RunError(f"{self.path} is a folder: name a run file in it")
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._lock = WriterLock(self.path)
+            except OSError as error:
+                raise RunError(f"{self.path} cannot be written: {error.strerror or error}") from None
+        elif self.path.is_dir():
+            raise RunError(f"{self.path} is a folder: name a run file in it")
         elif not self.path.is_file():
             raise RunError(f"there is no run file {self.path}")
         try:

@@ -15,6 +15,7 @@ import pytest
 from bunny_probe.bounds import Bounds
 from bunny_probe.campaign import Target, load_plan, observe, score_run, trial_keys
 from bunny_probe.errors import EndpointUnreachable, ModelNotFound, SuiteError, UsageError
+from bunny_probe.exports import export_source
 from bunny_probe.phantom import Behaviour, Phantom
 from bunny_probe.runs import Store, frame
 
@@ -145,3 +146,46 @@ def _observed(run: Path) -> int:
             return store.counts()["observations"]
     except RunError:
         return 0
+
+
+def test_an_export_puts_no_answer_beside_another_prompt(
+    phantom: Phantom, suite_file: Path, tmp_path: Path
+) -> None:
+    """With another tokenizer the prompts would not be those that were sent: refused, no file is left."""
+
+    run, out = tmp_path / "run.db", tmp_path / "out.jsonl"
+    whom = Target(endpoint=phantom.url, model=phantom.model)
+    observe(load_plan(suite_file), whom, run, mode="none", concurrency=8)
+    tokenizer = tmp_path / "tokenizer.json"
+    other_tokenizer(tokenizer)
+    for observed in (False, True):
+        with pytest.raises(UsageError, match="--tokenizer"):
+            export_source(
+                str(run), "jsonl", out, Target(phantom.url, phantom.model, tokenizer=str(tokenizer)),
+                with_observations=observed,
+            )  # fmt: skip
+    assert not out.exists()
+    assert export_source(str(run), "jsonl", out, whom, with_observations=True) == 21
+
+
+def test_a_proxy_of_the_environment_is_not_for_loopback(
+    phantom: Phantom, suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither requests nor counts of tokens go through it."""
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    whom = Target(endpoint=phantom.url, model=phantom.model)
+    made = observe(load_plan(suite_file), whom, tmp_path / "run.db", mode="none")
+    assert made.summary is not None
+    assert made.summary.answered == 21
+
+
+def other_tokenizer(path: Path) -> None:
+    """One token a character, and the plainest of chat templates."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    made.save(str(path))
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    path.with_name("chat_template.jinja").write_text(template, "utf-8")
