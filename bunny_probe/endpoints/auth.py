@@ -34,6 +34,6 @@ def credentials(spec: EndpointSpec) -> tuple[dict[str, str], list[Secret]]:
     if secrets and spec.exposes_key and not spec.allow_insecure:
         raise UsageError(
             f"{spec.host} is public and its URL is http: the key would travel in the clear. Use https, "
-            "or allow it explicitly (allow_insecure)"
+            "or allow it explicitly (--allow-insecure, allow_insecure=True)"
         )
     return headers, secrets

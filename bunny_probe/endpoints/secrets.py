@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 from urllib.parse import quote
 
-from bunny_probe.errors import Unauthorised
+from bunny_probe.errors import Unauthorised, UsageError
 
 __all__ = ["Redactor", "Secret", "read_secret"]
 
@@ -22,6 +22,7 @@ _LOOKS_SECRET = re.compile(
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
 )
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHORTEST = 8  # characters of what looks like one, at least
 
 
@@ -51,8 +52,14 @@ def read_secret(variable: str, environment: Mapping[str, str] | None = None) -> 
     White space around it (a pasted newline) is dropped.
 
     Raises:
+        UsageError: `variable` is no name of a variable, such as a key pasted in its place.
         Unauthorised: the variable is unset or empty, or holds what no HTTP header can carry.
     """
+    if not _VARIABLE.fullmatch(variable):  # unseen: it may be the key itself
+        raise UsageError(
+            "what was given as the name of the key's environment variable is not a name: export the key "
+            "(export MY_KEY=…) and give MY_KEY"
+        )
     value = (os.environ if environment is None else environment).get(variable, "").strip()
     if not value:
         raise Unauthorised(

@@ -20,6 +20,9 @@ _OWN_FIELDS = frozenset(
     {"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n", "best_of", "echo"}
 )
 _CREDENTIAL_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"})
+_CREDENTIAL_FIELD = re.compile(
+    r"(?i)api.?key|secret|password|credential|authorization|(access|auth)_?token|^token$"
+)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -75,6 +78,12 @@ class EndpointSpec:
             raise UsageError(f"the model must be named, without white space around it (got {self.model!r})")
         if taken := sorted(_OWN_FIELDS & self.options.keys()):
             raise UsageError(f"the request field {taken[0]} is not free: it comes with each probe's decoding")
+        for name in self.options:
+            if _CREDENTIAL_FIELD.search(name):
+                raise UsageError(
+                    f"the request field {name} would carry a credential into the run file: put the key into an "
+                    "environment variable and name that (--key-env), or send it as --header NAME=env:VARIABLE"
+                )
         if self.reasoning_tokens < 0:
             raise UsageError("reasoning_tokens must be at least 0")
         if self.max_response_bytes < 1:
@@ -121,13 +130,16 @@ def _base_url(url: str) -> str:
     text = url.strip()
     if "://" not in text:
         raise UsageError(f"the endpoint {url!r} is not a URL: write http://HOST:PORT/v1 or https://HOST/v1")
-    split = urlsplit(text)
     try:
-        port = split.port
-    except ValueError:
-        port = -1
-    if split.scheme not in ("http", "https") or not split.hostname or port == -1:
-        raise UsageError("the endpoint is not an http or https URL with a host: write http://HOST:PORT/v1")
+        split = urlsplit(text)
+        usable = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+    except ValueError:  # a port past 65,535, or half an IPv6 address
+        usable = False
+    if not usable:
+        raise UsageError(
+            "the endpoint is not an http or https URL with a host and, where there is one, a port from 1 to "
+            "65535: write http://HOST:PORT/v1"
+        )
     if split.username is not None or split.password is not None:
         raise UsageError(
             f"the endpoint URL for {split.hostname} carries credentials: put the key into an environment "
