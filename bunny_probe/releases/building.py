@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bunny_probe.campaign import observe, score_run
 from bunny_probe.endpoints.secrets import Redactor
@@ -22,7 +22,7 @@ from bunny_probe.errors import BunnyError, RunLocked
 from bunny_probe.records import content_hash
 from bunny_probe.releases.environment import environment, reported_models
 from bunny_probe.releases.hygiene import scrub, secret_values
-from bunny_probe.releases.index import Entry, Index, process_identity, utc
+from bunny_probe.releases.index import Entry, Index, State, process_identity, utc
 from bunny_probe.releases.job import JOB, PARAMS, REPORT, read_json, write_json
 from bunny_probe.releases.places import Asked, folder_name
 from bunny_probe.releases.request import Request
@@ -59,11 +59,13 @@ class Built:
 def build(request: Request, *, anew: bool = False, on_status: Status = lambda _: None) -> Built:
     """Run the release, or go on with a run of the same arguments that is not done; `anew`: begin another.
 
-    A notebook that fails is kept with what it had shown, and the rest go on. Raises RunLocked where another
-    process builds the same; an interrupt is noted in the index and raised again.
+    A notebook that fails is kept with what it had shown, and the rest go on. Raises UsageError for a baseline
+    that is not there, before anything is asked, and RunLocked where another process builds the same; an
+    interrupt is noted in the index and raised again.
     """
     index = Index(request.root)
     entry, resumed = _entry(index, request, anew)
+    baseline = _baseline(index, request, entry)
     folder = request.root / entry.folder
     folder.mkdir(parents=True, exist_ok=True)
     with _only_writer(folder):
@@ -73,7 +75,7 @@ def build(request: Request, *, anew: bool = False, on_status: Status = lambda _:
         entry = replace(entry, state="running", at=utc(), process=process_identity(), failed=(), reason="")
         index.append(entry)
         try:
-            failures = _work(request, index, entry, folder, on_status)
+            failures = _work(request, index, entry, baseline, folder, on_status)
         except BaseException as error:
             index.append(replace(entry, state="interrupted", at=utc(), reason=type(error).__name__))
             raise
@@ -125,6 +127,16 @@ def _entry(index: Index, request: Request, anew: bool) -> tuple[Entry, bool]:
     ), False
 
 
+def _baseline(index: Index, request: Request, entry: Entry) -> Entry | None:
+    """The run to hold this one to besides the one before. The pinned release, built again, has none."""
+    if request.baseline:
+        return index.of(request.baseline, besides=entry)
+    pinned = index.baseline()
+    if not pinned or index.of(pinned, among=frozenset(get_args(State))).release == entry.release:
+        return None
+    return index.of(pinned)
+
+
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
     try:
@@ -140,7 +152,9 @@ def _only_writer(folder: Path) -> Iterator[None]:
 # ── the work ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _work(request: Request, index: Index, entry: Entry, folder: Path, on_status: Status) -> dict[str, str]:
+def _work(
+    request: Request, index: Index, entry: Entry, baseline: Entry | None, folder: Path, on_status: Status
+) -> dict[str, str]:
     """Endpoint or endpoint/notebook → why it failed."""
     secrets = secret_values(asked.target for asked in request.endpoints)
     write_json(folder / "release.json", {**request.to_json(), "id": entry.id, "started": entry.started})
@@ -155,7 +169,7 @@ def _work(request: Request, index: Index, entry: Entry, folder: Path, on_status:
             failures[asked.name] = redact(str(error))
             on_status(f"{asked.name}: {failures[asked.name]}")
     jobs = [
-        _job(request, index, entry, asked, notebook.name, folder)
+        _job(request, index, entry, baseline, asked, notebook.name, folder)
         for asked in request.endpoints
         if asked.name not in failures
         for notebook in request.notebooks
@@ -201,14 +215,14 @@ def _ask(request: Request, asked: Asked, folder: Path, on_status: Status) -> Non
     )
 
 
-def _job(request: Request, index: Index, entry: Entry, asked: Asked, name: str, folder: Path) -> Job:
+def _job(
+    request: Request, index: Index, entry: Entry, baseline: Entry | None, asked: Asked, name: str, folder: Path
+) -> Job:
     notebook = next(item for item in request.notebooks if item.name == name)
     place = _at(folder, asked)
     own = place / name
     target = asked.target
     previous = index.before(entry, asked.name)
-    baseline_name = request.baseline or index.baseline() or ""
-    baseline = index.of(baseline_name) if baseline_name else None
     if baseline is not None and asked.name not in baseline.endpoints:
         baseline = None
     others = [_at(folder, item) / RUN for item in request.endpoints if item.name != asked.name]

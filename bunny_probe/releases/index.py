@@ -81,12 +81,13 @@ class Index:
         ]
         return pins[-1] if pins else None
 
-    def of(self, release: str, *, among: frozenset[str] = FINAL) -> Entry:
+    def of(self, release: str, *, among: frozenset[str] = FINAL, besides: Entry | None = None) -> Entry:
         """The latest run of a release that has results; `RELEASE/ID` names an earlier one.
 
+        `besides`: the run that looks for another one to be held to; its release is not offered.
         Raises UsageError that lists what there is.
         """
-        entries = self.entries()
+        entries = [e for e in self.entries() if besides is None or e.id != besides.id]
         named = [e for e in entries if e.release == release] or [
             e for e in entries if f"{e.release}/{e.id}" == release or e.id == release
         ]
@@ -95,7 +96,10 @@ class Index:
             return fit[-1]
         if named:
             raise UsageError(f"release {release!r} is {named[-1].state}: run `release {release}` again")
-        raise UsageError(unknown_choice("release", release, {e.release for e in entries}))
+        if besides is not None and release in (besides.release, besides.id, f"{besides.release}/{besides.id}"):
+            raise UsageError(f"release {release!r} cannot be held to itself")
+        own = "" if besides is None else besides.release
+        raise UsageError(unknown_choice("release", release, {e.release for e in entries} - {own}))
 
     def before(self, entry: Entry, endpoint: str) -> Entry | None:
         """The latest finished run of another release that began before `entry` and asked `endpoint`."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from releases import file_release, observations
+from releases import file_release, notebook, observations
 
 from bunny_probe.cli import main
+from bunny_probe.errors import UsageError
+from bunny_probe.phantom import Phantom
+from bunny_probe.releases import Index, asked_endpoints, build, make_request
 from bunny_probe.releases.summary import RESULTS, SUMMARY
+from bunny_probe.releases.workers import Job
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -96,3 +101,58 @@ def test_a_damaged_summary_is_told(runs: Path, run: Run, command: Sequence[str],
     code, _, told = run(*command, "--runs", runs)
     assert (code, len(told.splitlines())) == (2, 1)
     assert str(path) in told
+
+
+@pytest.mark.parametrize(
+    ("baseline", "told"),
+    [
+        ("nope", r"unknown release 'nope'\. Choices: 1\.10, 1\.9, half\.$"),
+        ("1.8", r"Did you mean '1\.9'"),
+        ("2.0", "cannot be held to itself"),
+        ("half", "'half' is failed: run `release half` again"),
+    ],
+)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_baseline_that_is_not_there_costs_nothing(
+    runs: Path, tmp_path: Path, suite_file: Path, phantom: Phantom, baseline: str, told: str, begun: bool
+) -> None:
+    """It is told before anything is asked or written, begun before or not; the release itself is no choice."""
+    file_release(runs, "half", {}, started="2026-01-03", state="failed")
+    request = make_request(
+        "2.0", asked_endpoints([f"prod={phantom.url}"]), notebooks=[str(notebook(tmp_path / "n.ipynb", "1"))],
+        suites=[str(suite_file)], root=runs, baseline=baseline,
+    )  # fmt: skip
+    if begun:
+        entry = file_release(
+            runs, "2.0", {"prod": observations(samples=1)}, started="2026-01-04", state="partial"
+        )
+        Index(runs).append(replace(entry, arguments=request.arguments))
+    before = Index(runs).path.read_bytes()
+    with pytest.raises(UsageError, match=told):
+        build(request)
+    assert phantom.stats.snapshot()["requests"] == 0
+    assert Index(runs).path.read_bytes() == before
+
+
+def test_the_pinned_release_can_be_built_again(
+    runs: Path, tmp_path: Path, suite_file: Path, phantom: Phantom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not held to itself, nor refused because it is at work; another one is held to it."""
+    jobs: list[Job] = []
+
+    def done(given: Sequence[Job], *_: object) -> list[tuple[Job, str]]:
+        jobs.extend(given)
+        return [(job, "on purpose") for job in given]
+
+    monkeypatch.setattr("bunny_probe.releases.building.run_jobs", done)
+    path = notebook(tmp_path / "n.ipynb", "1", parameters="baseline = ''\nbaseline_path = ''")
+    held = {}
+    for release in ("2.0", "2.0", "2.1"):
+        request = make_request(
+            release, asked_endpoints([f"prod={phantom.url}"]), notebooks=[str(path)],
+            suites=[str(suite_file)], root=runs,
+        )  # fmt: skip
+        assert build(request).entry.state == "partial"
+        Index(runs).pin("2.0", "now")
+        held[release] = jobs[-1].params["baseline"]
+    assert held == {"2.0": "", "2.1": "2.0"}
