@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
-from bunny_probe.errors import BunnyError, GateRefused, UsageError, unknown_choice
+from bunny_probe.errors import BunnyError, EndpointError, GateRefused, UsageError, unknown_choice
 
 if TYPE_CHECKING:
     from bunny_probe.releases import Entry
@@ -96,8 +96,8 @@ def release(
 ) -> None:
     """Ask the endpoints, run the notebooks, and file everything under papermill_runs/RELEASE.
 
-    The same command again goes on where it stopped. A notebook that fails is kept and told; the rest go on,
-    and the exit code is then 1.
+    The same command again goes on where it stopped. A notebook or an endpoint that fails is told, the rest
+    go on, and the exit code is then 1; it is 3 when no endpoint could be asked.
     """
     from bunny_probe.releases import asked_endpoints, build, make_request
 
@@ -135,7 +135,8 @@ def release(
             _out.print(f"report: {report}", markup=False)
     if built.failures:
         told = "; ".join(f"{part}: {why}" for part, why in built.failures)
-        raise BunnyError(f"release {built.entry.release} is {built.entry.state}: {told}")
+        kind = EndpointError if built.unreached else BunnyError
+        raise kind(f"release {built.entry.release} is {built.entry.state}: {told}")
 
 
 @releases.command("list")

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from bunny_probe.campaign import observe, score_run
 from bunny_probe.endpoints.secrets import Redactor
-from bunny_probe.errors import BunnyError, RunLocked
+from bunny_probe.errors import BunnyError, EndpointError, RunLocked
 from bunny_probe.records import content_hash
 from bunny_probe.releases.environment import environment, reported_models
 from bunny_probe.releases.hygiene import scrub, secret_values
@@ -45,6 +45,7 @@ class Built:
     resumed: bool  # an earlier run was gone on with
     reports: tuple[Path, ...]
     failures: tuple[tuple[str, str], ...]  # "endpoint/notebook" or "endpoint" → why
+    unreached: bool = False  # no endpoint could be asked: nothing answers, the key is refused, and the like
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -75,7 +76,7 @@ def build(request: Request, *, anew: bool = False, on_status: Status = lambda _:
         entry = replace(entry, state="running", at=utc(), process=process_identity(), failed=(), reason="")
         index.append(entry)
         try:
-            failures = _work(request, index, entry, baseline, folder, on_status)
+            failures, unreached = _work(request, index, entry, baseline, folder, on_status)
         except BaseException as error:
             index.append(replace(entry, state="interrupted", at=utc(), reason=type(error).__name__))
             raise
@@ -92,7 +93,8 @@ def build(request: Request, *, anew: bool = False, on_status: Status = lambda _:
             simulated=any(told["simulated"] for told in known),
         )
         index.append(entry)
-    return Built(entry, folder, resumed, tuple(made), tuple(sorted(failures.items())))
+    told = tuple(sorted(failures.items()))
+    return Built(entry, folder, resumed, tuple(made), told, len(unreached) == len(request.endpoints))
 
 
 # ── which run ───────────────────────────────────────────────────────────────────────────────────────
@@ -154,12 +156,13 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 def _work(
     request: Request, index: Index, entry: Entry, baseline: Entry | None, folder: Path, on_status: Status
-) -> dict[str, str]:
-    """Endpoint or endpoint/notebook → why it failed."""
+) -> tuple[dict[str, str], set[str]]:
+    """Endpoint or endpoint/notebook → why it failed; and the endpoints that are themselves the reason."""
     secrets = secret_values(asked.target for asked in request.endpoints)
     write_json(folder / "release.json", {**request.to_json(), "id": entry.id, "started": entry.started})
     write_json(folder / "environment.json", environment())
     failures: dict[str, str] = {}
+    unreached: set[str] = set()
     redact = Redactor()
     for asked in request.endpoints:
         # One endpoint after the other, and no notebook meanwhile: their times are part of the results.
@@ -167,6 +170,8 @@ def _work(
             _ask(request, asked, folder, on_status)
         except BunnyError as error:
             failures[asked.name] = redact(str(error))
+            if isinstance(error, EndpointError):
+                unreached.add(asked.name)
             on_status(f"{asked.name}: {failures[asked.name]}")
     jobs = [
         _job(request, index, entry, baseline, asked, notebook.name, folder)
@@ -188,7 +193,7 @@ def _work(
             told = read_json(job.folder / JOB)
             write_json(job.folder / JOB, {**told, "state": "failed", "error": failures[job.name]})
     scrub(folder, secrets)
-    return failures
+    return failures, unreached
 
 
 def _ask(request: Request, asked: Asked, folder: Path, on_status: Status) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -156,3 +157,35 @@ def test_the_pinned_release_can_be_built_again(
         Index(runs).pin("2.0", "now")
         held[release] = jobs[-1].params["baseline"]
     assert held == {"2.0": "", "2.1": "2.0"}
+
+
+@pytest.mark.parametrize("model", [(), ("--model", "m")])
+def test_a_release_that_reached_no_endpoint_is_endpoint_trouble(
+    tmp_path: Path, suite_file: Path, run: Run, model: Sequence[str]
+) -> None:
+    """Exit code 3, also when two fail; the release is filed as failed with the reason."""
+    path = notebook(tmp_path / "n.ipynb", "1")
+    with socket.socket() as taken:  # bound and not listening: nothing answers there
+        taken.bind(("127.0.0.1", 0))
+        gone = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        code, _, told = run(
+            "release", "1.10", "-e", f"a={gone}", "-e", f"b={gone}", *model, "--notebooks", path,
+            "--suite", suite_file, "--runs", tmp_path / "runs",
+        )  # fmt: skip
+    assert code == 3
+    assert "release 1.10 is failed" in told
+    assert Index(tmp_path / "runs").entries()[0].failed == ("a", "b")
+
+
+def test_a_release_that_reached_one_endpoint_is_not(
+    tmp_path: Path, suite_file: Path, run: Run, phantom: Phantom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1 where one endpoint or a notebook failed and the rest went on."""
+    monkeypatch.setattr(
+        "bunny_probe.releases.building.run_jobs", lambda jobs, *_: [(job, "on purpose") for job in jobs]
+    )
+    path = notebook(tmp_path / "n.ipynb", "1")
+    usual = ("--notebooks", path, "--suite", suite_file, "--runs", tmp_path / "runs")
+    code, _, told = run("release", "1", "-e", f"a={phantom.url}", "-e", "b=http://127.0.0.1:9/v1", *usual)
+    assert code == 1
+    assert "release 1 is partial" in told
