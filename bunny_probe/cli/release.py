@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
-from bunny_probe.errors import BunnyError, EndpointError, GateRefused, UsageError, unknown_choice
+from bunny_probe.errors import BunnyError, EndpointError, GateRefused, RunError, UsageError, unknown_choice
 
 if TYPE_CHECKING:
     from bunny_probe.releases import Entry
@@ -233,26 +233,34 @@ def gate(
     """Hold a release to its rules; exit code 1 with the reasons when it must not go out."""
     from dataclasses import replace
 
+    from bunny_probe.outfile import check_outfile
     from bunny_probe.releases import Index, load_rules
     from bunny_probe.releases import gate as judge
     from bunny_probe.releases.job import write_json
     from bunny_probe.releases.site import GATE
 
+    for path in (junit, markdown):
+        if path is not None:
+            check_outfile(path)
     loaded = load_rules(rules)
     if strict:
         loaded = replace(loaded, rules=tuple(replace(rule, strict=True) for rule in loaded.rules))
     found = judge(Index(runs), release, loaded, previous=previous, baseline=baseline)
-    for path, text in ((junit, found.junit), (markdown, found.markdown)):
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text(), "utf-8")
-    write_json(runs / found.folder / GATE, found.to_json())
     if as_json:
         _print_json(found.to_json())
     else:
         for check in found.checks:
             _out.print(f"{check.decision:>9}  {check.endpoint}: {check.rule}: {check.reason}", markup=False)
         _out.print(found.sentence(), markup=False)
+    # The verdict first: a disk that fills up now must not take it along.
+    try:
+        for path, text in ((junit, found.junit), (markdown, found.markdown)):
+            if path is not None:
+                path.write_text(text(), "utf-8")
+        path = runs / found.folder / GATE
+        write_json(path, found.to_json())
+    except OSError as error:
+        raise RunError(f"{path} cannot be written ({error.strerror or error}); the verdict holds") from None
     if not found.passed:
         raise GateRefused("\n  ".join([found.sentence(), *found.reasons()]))
 
@@ -278,6 +286,8 @@ def site(
     """
     from bunny_probe.releases import Index, build_site
 
+    if not runs.exists():
+        raise UsageError(f"there is no folder {runs}: name that of all releases with --runs")
     _out.print(f"site: {build_site(Index(runs), out or runs / 'site')}", markup=False)
 
 

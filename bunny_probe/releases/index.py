@@ -47,9 +47,11 @@ class Entry:
 
 
 class Index:
-    """The index at `root`/index.jsonl. Reading needs no lock."""
+    """The index at `root`/index.jsonl. Reading needs no lock. Raises UsageError where `root` is a file."""
 
     def __init__(self, root: Path) -> None:
+        if root.exists() and not root.is_dir():
+            raise UsageError(f"{root} is a file: name the folder of all releases")
         self.root = root
         self.path = root / "index.jsonl"
 

@@ -50,15 +50,20 @@ class Page:
 def build_site(index: Index, out: Path) -> Path:
     """Write the site into `out` and give its index.html. What an earlier build left there is replaced.
 
-    Raises UsageError when `out` holds something else.
+    Raises UsageError when `out` holds something else, is a file, or cannot be written.
     """
     import jinja2
 
-    if out.exists() and any(out.iterdir()) and not (out / _MARK).exists():
-        raise UsageError(f"{out} holds other files: name an empty folder")
-    out.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(out / "runs", ignore_errors=True)
-    (out / _MARK).write_text("made by bunny-probe site; replaced by the next one\n", "utf-8")
+    try:
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out} is a file: name a folder")
+        if out.exists() and any(out.iterdir()) and not (out / _MARK).exists():
+            raise UsageError(f"{out} holds other files: name an empty folder")
+        out.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(out / "runs", ignore_errors=True)
+        (out / _MARK).write_text("made by bunny-probe site; replaced by the next one\n", "utf-8")
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
     pages = [_page(index, entry, out) for entry in index.entries()]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import socket
 from collections.abc import Callable, Sequence
@@ -189,3 +190,67 @@ def test_a_release_that_reached_one_endpoint_is_not(
     code, _, told = run("release", "1", "-e", f"a={phantom.url}", "-e", "b=http://127.0.0.1:9/v1", *usual)
     assert code == 1
     assert "release 1 is partial" in told
+
+
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+@pytest.mark.parametrize("place", [".", "afile/gate.xml", "n" * 300])
+def test_where_a_verdict_cannot_go_is_told_before_it_is_sought(
+    runs: Path, tmp_path: Path, run: Run, option: str, place: str
+) -> None:
+    """A folder, below a file, a name that no disk takes: exit code 2 and its name, nothing judged."""
+    (tmp_path / "afile").write_text("mine", "utf-8")
+    code, out, told = run("releases", "gate", "1.10", "--runs", runs, option, tmp_path / place)
+    assert (code, out, len(told.splitlines())) == (2, "", 1)
+    assert str(tmp_path / place) in told
+    assert not list(runs.glob("*/*/gate.json"))
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_disk_that_fails_later_does_not_take_the_verdict_along(
+    runs: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, as_json: Sequence[str]
+) -> None:
+    """It is printed all the same; the file that was not written is named."""
+
+    def full(path: Path, *_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    code, out, told = run(
+        "releases", "gate", "1.10", "--runs", runs, "--junit", tmp_path / "gate.xml", *as_json
+    )
+    assert code == 2
+    assert "Release 1.10 passes" in out
+    assert f"{tmp_path / 'gate.xml'} cannot be written (No space left on device)" in told
+
+
+@pytest.mark.parametrize("place", ["afile", "afile/below", "n" * 300])
+def test_a_site_takes_no_file(runs: Path, tmp_path: Path, run: Run, place: str) -> None:
+    """Nor a place below one; the file stays as it was."""
+    (tmp_path / "afile").write_text("mine", "utf-8")
+    code, _, told = run("site", "--runs", runs, "--out", tmp_path / place)
+    assert (code, len(told.splitlines())) == (2, 1)
+    assert str(tmp_path / place) in told
+    assert (tmp_path / "afile").read_text("utf-8") == "mine"
+
+
+def test_a_site_of_no_folder_is_refused(tmp_path: Path, run: Run) -> None:
+    """And no folder is made for it: the name was mistyped."""
+    code, _, told = run("site", "--runs", tmp_path / "nodir", "--out", tmp_path / "out")
+    assert code == 2
+    assert "there is no folder" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("site",), *(("releases", *words) for words in (
+        ("list",), ("show", "1"), ("compare", "1", "2"), ("gate", "1"), ("pin", "1")
+    ))],
+)  # fmt: skip
+def test_a_file_is_no_folder_of_releases(tmp_path: Path, run: Run, command: Sequence[str]) -> None:
+    """Each command says so, instead of that there is no release."""
+    path = tmp_path / "afile"
+    path.write_text("mine", "utf-8")
+    code, out, told = run(*command, "--runs", path)
+    assert (code, out) == (2, "")
+    assert f"{path} is a file" in told
