@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 a gate said no, 2 bad usage, 3 endpoint trouble, 4 budget 
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -34,5 +35,13 @@ def main() -> None:
         typer.secho(f"bunny-probe: {error}", err=True, fg="red")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        typer.secho("bunny-probe: interrupted; what was gathered is kept, the same command goes on", err=True)
-        sys.exit(130)
+        _interrupted()
+    except SystemExit as ended:
+        if ended.code == 130:  # typer catches an interrupt itself, and says nothing
+            _interrupted()
+        raise
+
+
+def _interrupted() -> NoReturn:
+    typer.secho("bunny-probe: interrupted; what was gathered is kept, the same command goes on", err=True)
+    sys.exit(130)

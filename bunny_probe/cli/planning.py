@@ -69,6 +69,12 @@ def plan(
     _out.print(_table(loaded))
     for line in _lines(told, bounds, prefill_rate, decode_rate, concurrency):
         _out.print(line, markup=False)
+    if told.price is not None and told.price.source == "table" and whom.place is None:
+        _out.print(
+            "that price is from the table, for planning asks nobody; a run pays the provider's where it states "
+            "one: see it with --price provider",
+            markup=False,
+        )
 
 
 def _price(whom: Target, bounds: Bounds) -> Price | None:

@@ -286,9 +286,10 @@ def site(
     """
     from bunny_probe.releases import Index, build_site
 
-    if not runs.exists():
+    index = Index(runs)
+    if not index.root.is_dir():
         raise UsageError(f"there is no folder {runs}: name that of all releases with --runs")
-    _out.print(f"site: {build_site(Index(runs), out or runs / 'site')}", markup=False)
+    _out.print(f"site: {build_site(index, out or runs / 'site')}", markup=False)
 
 
 _ANY = frozenset({"running", "done", "partial", "failed", "interrupted"})
