@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -287,7 +288,7 @@ def site(
     from bunny_probe.releases import Index, build_site
 
     index = Index(runs)
-    if not index.root.is_dir():
+    if not os.path.isdir(runs):  # noqa: PTH112  a name too long does not raise
         raise UsageError(f"there is no folder {runs}: name that of all releases with --runs")
     _out.print(f"site: {build_site(index, out or runs / 'site')}", markup=False)
 

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from bunny_probe.campaign import observe, score_run
 from bunny_probe.endpoints.secrets import Redactor
-from bunny_probe.errors import BunnyError, EndpointError, RunLocked
+from bunny_probe.errors import BunnyError, EndpointError, RunLocked, UsageError
 from bunny_probe.records import content_hash
 from bunny_probe.releases.environment import environment, reported_models
 from bunny_probe.releases.hygiene import scrub, secret_values
@@ -60,15 +60,18 @@ class Built:
 def build(request: Request, *, anew: bool = False, on_status: Status = lambda _: None) -> Built:
     """Run the release, or go on with a run of the same arguments that is not done; `anew`: begin another.
 
-    A notebook that fails is kept with what it had shown, and the rest go on. Raises UsageError for a baseline
-    that is not there, before anything is asked, and RunLocked where another process builds the same; an
-    interrupt is noted in the index and raised again.
+    A notebook that fails is kept with what it had shown, and the rest go on. Raises UsageError, before anything
+    is asked, for a baseline that is not there or a place that cannot be written, and RunLocked where another
+    process builds the same; an interrupt is noted in the index and raised again.
     """
     index = Index(request.root)
     entry, resumed = _entry(index, request, anew)
     baseline = _baseline(index, request, entry)
     folder = request.root / entry.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror or error}") from None
     with _only_writer(folder):
         if entry.state == "done":
             on_status(f"release {request.release} is done in {folder}; nothing to ask and nothing to draw")

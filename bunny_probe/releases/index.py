@@ -50,7 +50,7 @@ class Index:
     """The index at `root`/index.jsonl. Reading needs no lock. Raises UsageError where `root` is a file."""
 
     def __init__(self, root: Path) -> None:
-        if root.exists() and not root.is_dir():
+        if os.path.exists(root) and not root.is_dir():  # noqa: PTH110  a name too long does not raise
             raise UsageError(f"{root} is a file: name the folder of all releases")
         self.root = root
         self.path = root / "index.jsonl"
@@ -119,9 +119,13 @@ class Index:
     # ── the file ────────────────────────────────────────────────────────────────────────────────────
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
+        try:
+            content = self.path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
             return
-        for raw in self.path.read_bytes().split(b"\n"):
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be read: {error.strerror or error}") from None
+        for raw in content.split(b"\n"):
             try:
                 line = json.loads(raw)
             except ValueError:  # empty, or torn by a crash: the line before it still holds

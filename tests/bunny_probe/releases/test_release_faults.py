@@ -20,6 +20,17 @@ from bunny_probe.releases.summary import RESULTS, SUMMARY
 from bunny_probe.releases.workers import Job
 
 Run = Callable[..., tuple[int, str, str]]
+ONE = """
+name = "one"
+description = "One probe"
+seed = 7
+
+[[probe]]
+family = "length"
+task = "single"
+lengths = [200]
+samples = 1
+"""
 
 
 @pytest.fixture
@@ -137,7 +148,7 @@ def test_a_baseline_that_is_not_there_costs_nothing(
 
 
 def test_the_pinned_release_can_be_built_again(
-    runs: Path, tmp_path: Path, suite_file: Path, phantom: Phantom, monkeypatch: pytest.MonkeyPatch
+    runs: Path, tmp_path: Path, phantom: Phantom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not held to itself, nor refused because it is at work; another one is held to it."""
     jobs: list[Job] = []
@@ -148,6 +159,8 @@ def test_the_pinned_release_can_be_built_again(
 
     monkeypatch.setattr("bunny_probe.releases.building.run_jobs", done)
     path = notebook(tmp_path / "n.ipynb", "1", parameters="baseline = ''\nbaseline_path = ''")
+    suite_file = tmp_path / "one.toml"
+    suite_file.write_text(ONE, "utf-8")
     held = {}
     for release in ("2.0", "2.0", "2.1"):
         request = make_request(
@@ -233,9 +246,10 @@ def test_a_site_takes_no_file(runs: Path, tmp_path: Path, run: Run, place: str) 
     assert (tmp_path / "afile").read_text("utf-8") == "mine"
 
 
-def test_a_site_of_no_folder_is_refused(tmp_path: Path, run: Run) -> None:
+@pytest.mark.parametrize("name", ["nodir", "n" * 300])
+def test_a_site_of_no_folder_is_refused(tmp_path: Path, run: Run, name: str) -> None:
     """And no folder is made for it: the name was mistyped."""
-    code, _, told = run("site", "--runs", tmp_path / "nodir", "--out", tmp_path / "out")
+    code, _, told = run("site", "--runs", tmp_path / name, "--out", tmp_path / "out")
     assert code == 2
     assert "there is no folder" in told
     assert list(tmp_path.iterdir()) == []
@@ -254,3 +268,27 @@ def test_a_file_is_no_folder_of_releases(tmp_path: Path, run: Run, command: Sequ
     code, out, told = run(*command, "--runs", path)
     assert (code, out) == (2, "")
     assert f"{path} is a file" in told
+
+
+def test_an_index_that_cannot_be_read_is_told(tmp_path: Path, run: Run) -> None:
+    """Rather than that there is no release."""
+    (tmp_path / "index.jsonl").mkdir()
+    code, out, told = run("releases", "list", "--runs", tmp_path)
+    assert (code, out, len(told.splitlines())) == (2, "", 1)
+    assert "index.jsonl cannot be read" in told
+
+
+@pytest.mark.parametrize("place", ["afile/below", "n" * 300])
+def test_a_place_that_cannot_be_made_costs_nothing(
+    tmp_path: Path, suite_file: Path, run: Run, phantom: Phantom, place: str
+) -> None:
+    """A release is told where it cannot be filed before anything is asked."""
+    (tmp_path / "afile").write_text("mine", "utf-8")
+    path = notebook(tmp_path / "n.ipynb", "1")
+    code, _, told = run(
+        "release", "1", "-e", f"a={phantom.url}", "--notebooks", path, "--suite", suite_file,
+        "--runs", tmp_path / place,
+    )  # fmt: skip
+    assert (code, len(told.splitlines())) == (2, 1)
+    assert str(tmp_path / place) in told
+    assert phantom.stats.snapshot()["requests"] == 0
