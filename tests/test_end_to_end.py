@@ -90,12 +90,22 @@ def test_diagnose_from_nothing_to_a_page(hasty_model: Path, suite_file: Path, tm
 def test_an_interrupted_diagnose_leaves_no_engine_behind(hasty_model: Path, tmp_path: Path) -> None:
     """Ctrl-C ends with 130, keeps what came, and the child is gone; so is one whose parent was killed."""
     for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-        out = tmp_path / str(number)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "bunny_probe", "diagnose", "--model", str(hasty_model), "--out", str(out)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        out, said = tmp_path / str(number), tmp_path / f"{number}.txt"
+        with said.open("wb") as errors:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "bunny_probe",
+                    "diagnose",
+                    "--model",
+                    str(hasty_model),
+                    "--out",
+                    str(out),
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
         deadline = time.monotonic() + 60
         while not (out / "run.db").exists() or not _some_came(out / "run.db"):
             assert time.monotonic() < deadline
@@ -105,6 +115,7 @@ def test_an_interrupted_diagnose_leaves_no_engine_behind(hasty_model: Path, tmp_
         assert children
         process.send_signal(number)
         assert process.wait(30) == code
+        assert ("interrupted; what was gathered is kept" in said.read_text("utf-8")) == (code == 130)
         while any(_alive(child) for child in children):
             assert time.monotonic() < deadline + 30, "the engine outlived its parent"
             time.sleep(0.1)
