@@ -114,7 +114,10 @@ def _frame(path: str, only: str) -> pd.DataFrame:
     if not place.is_file():
         raise UsageError(f"no run at {path}")
     if place.suffix == ".parquet":
-        found = pd.read_parquet(place)
+        try:
+            found = pd.read_parquet(place)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path} cannot be read ({error}): build that release again with --anew") from None
     else:
         from bunny_probe.runs import frame
 

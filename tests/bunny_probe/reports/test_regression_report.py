@@ -117,3 +117,11 @@ def test_the_notebook_holds_no_logic() -> None:
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert code[2:] == [f"regression.{section.__name__}(case)" for section in SECTIONS]
     assert all(not cell.get("outputs") for cell in cells)
+
+
+def test_a_damaged_results_file_is_named(tmp_path: Path) -> None:
+    """Not a traceback of another library: the file, and how to get it anew."""
+    damaged = tmp_path / "results.parquet"
+    damaged.write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(UsageError, match=r"results\.parquet cannot be read"):
+        regression.open_regression(str(damaged))
