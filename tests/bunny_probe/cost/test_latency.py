@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bunny_probe.cost import draw, read, yearly
@@ -27,6 +27,7 @@ def test_the_loss_is_that_of_the_tail_not_of_the_mean() -> None:
     assert float(loss.share(0.0, 5.0, 1.0)) == pytest.approx(0.1)
 
 
+@example("ramp", [1.1, 1.1714979761937985], 1.1714979761937985, [1.0, 2.0])  # a ramp without width, met exactly
 @given(
     st.sampled_from(SHAPES),
     st.lists(st.floats(0.01, 50), min_size=1, max_size=40),
