@@ -156,6 +156,7 @@ def reach(target: Target, on_status: Status = lambda _: None) -> Iterator[Endpoi
     Raises EndpointError when it cannot be used, with one line that says what to do.
     """
     if target.endpoint == ENGINE:
+        target.spec(url="http://127.0.0.1")  # refuses what cannot be used, before seconds go into a start
         with bundled_engine(
             target.model or None, arguments=target.engine_options, on_status=on_status
         ) as engine:
@@ -318,7 +319,7 @@ def _settled(run_path: Path) -> bool:
 def score_run(run_path: Path, *, anew: bool = False, batch: int = 500) -> int:
     """Score what is not scored yet with each probe's own scorer (`anew`: everything). Gives how many.
 
-    A run that `SETTLED_VARIABLE` names is left alone.
+    A run that `SETTLED_VARIABLE` names is left alone. Raises RunError for what is no run.
     """
     from bunny_probe.runs import Store
     from bunny_probe.scores import score
@@ -326,7 +327,7 @@ def score_run(run_path: Path, *, anew: bool = False, batch: int = 500) -> int:
     count = 0
     if _settled(run_path):
         return count
-    with Store(run_path) as store:
+    with Store(run_path, create=False) as store:
         observations = store.observations(without_scorer=None if anew else "")
         while group := list(islice(observations, batch)):
             store.save_scores([(observation, score(probe, observation)) for probe, observation in group])

@@ -58,10 +58,8 @@ def judge_run(
 
     if scorer not in REMOTE_SCORERS:
         raise UsageError(unknown_choice("scorer that asks a model", scorer, REMOTE_SCORERS))
-    if not run_path.is_file():
-        raise UsageError(f"no run file at {run_path}")
     with (
-        Store(run_path) as store,
+        Store(run_path, create=False) as store,
         reach(judge, on_status) as spec,
         _counting(counted_by, on_status) as render,
     ):

@@ -119,6 +119,7 @@ def fit(run_file: opt.RunFile, as_json: opt.Json = False) -> None:
     from bunny_probe.estimates import estimates
 
     found = estimates(run_file)
+    opt.tell_gaps(run_file)
     if as_json:
         _print_json(
             {name: {key: result.to_json() for key, result in part.items()} for name, part in found.items()}
@@ -138,8 +139,6 @@ def score(
     """Score the observations of a run. An old run can be scored again with a better scorer."""
     from bunny_probe.campaign import score_run
 
-    if not run_file.is_file():
-        raise UsageError(f"no run file at {run_file}")
     _out.print(f"{score_run(run_file, anew=anew):,} observations scored in {run_file}")
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "status",
     "takes",
     "target",
+    "tell_gaps",
 ]
 
 _WHO, _HOW = "Endpoint", "How"
@@ -197,6 +198,22 @@ def takes(
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function, eval_str=True).parameters)
+
+
+def tell_gaps(*run_files: Path) -> None:
+    """What a reader of numbers should know: a run without observations, or one that is not all scored."""
+    from bunny_probe.runs import Store
+
+    for path in run_files:
+        with Store(path, write=False) as store:
+            observations, unscored = store.counts()["observations"], store.unscored()
+        if not observations:
+            status(f"warning: {path} holds no observation yet: `bunny-probe run SUITE --run {path}` asks")
+        elif unscored:
+            status(
+                f"warning: {unscored:,} of {observations:,} observations are not scored, and count nowhere: "
+                f"`bunny-probe score {path}` scores them"
+            )
 
 
 def status(text: str) -> None:

@@ -27,6 +27,11 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
 
 
 _IDS: dict[str, str] = {}
+# Holds of a trial that the scorer named has not judged; "" stands for the probe's own scorer.
+_UNSCORED = (
+    "NOT EXISTS (SELECT 1 FROM scores WHERE scores.trial_id = trials.id "
+    "AND scores.scorer = coalesce(nullif(?, ''), probes.scorer))"
+)
 
 
 def decoding_id(decoding: Decoding) -> str:
@@ -94,14 +99,7 @@ class Reader:
 
         `without_scorer`: only those that this scorer has not judged; "" stands for the probe's own scorer.
         """
-        unscored = ""
-        values: tuple[Any, ...] = ()
-        if without_scorer is not None:
-            unscored = (
-                "WHERE NOT EXISTS (SELECT 1 FROM scores WHERE scores.trial_id = trials.id "
-                "AND scores.scorer = coalesce(nullif(?, ''), probes.scorer))"
-            )
-            values = (without_scorer,)
+        unscored, values = ("", ()) if without_scorer is None else (f"WHERE {_UNSCORED}", (without_scorer,))
         rows = self._stream(
             "SELECT attempts.*, observations.attempts AS made, prompt_hash, intended_tokens, trials.repeat, "
             "trials.endpoint, decodings.content AS decoding, probes.content AS probe FROM observations "
@@ -168,6 +166,15 @@ class Reader:
             "GROUP BY outcome"
         )
         return totals | {row[0]: row[1] for row in by_outcome}
+
+    def unscored(self) -> int:
+        """Observations that their probe's own scorer has not judged: an interrupt came before the scoring."""
+        rows = self._rows(
+            "SELECT count(*) FROM observations JOIN trials ON trials.id = trial_id "
+            f"JOIN probes ON probes.id = trials.probe_id WHERE {_UNSCORED}",
+            ("",),
+        )
+        return int(rows[0][0])
 
     def unasked(self) -> dict[str, str]:
         """Probe id → why its prompt could not be built."""

@@ -52,29 +52,28 @@ _TRIAL_ID = f"SELECT id FROM trials WHERE {_THE_TRIAL}"
 
 
 class Store(Reader):
-    """A run file, open. `write=True` creates it where it is missing and holds the writer's lock.
+    """A run file, open. `write=True` holds the writer's lock, and makes the run where there is none yet, unless
+    `create` is False.
 
     Raises:
         RunLocked: another process writes to it.
         RunError: it is not a run file, is missing (reading), or has another format.
     """
 
-    def __init__(self, path: str | Path, *, write: bool = True) -> None:
+    def __init__(self, path: str | Path, *, write: bool = True, create: bool = True) -> None:
         self.path = Path(path)
         self._mutex = threading.RLock()
         self._lock: WriterLock | None = None
+        if self.path.is_dir():
+            raise RunError(f"{self.path} is a folder: name a run file in it")
+        if not (write and create):
+            _see_that_there_is_one(self.path)
         if write:
-            if self.path.is_dir():
-                raise RunError(f"{self.path} is a folder: name a run file in it")
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._lock = WriterLock(self.path)
             except OSError as error:
                 raise RunError(f"{self.path} cannot be written: {error.strerror or error}") from None
-        elif self.path.is_dir():
-            raise RunError(f"{self.path} is a folder: name a run file in it")
-        elif not self.path.is_file():
-            raise RunError(f"there is no run file {self.path}")
         try:
             self._db = _connect(self.path, write)
             self._any_unasked = bool(self._rows("SELECT 1 FROM unasked LIMIT 1"))
@@ -241,6 +240,20 @@ class Store(Reader):
                     "INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?)",
                     (trial_id, score.scorer, score.value, score.label, score.reason, details),
                 )
+
+
+def _see_that_there_is_one(path: Path) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        why = "" if isinstance(error, FileNotFoundError) else f" ({error.strerror or error})"
+        way_out = "`bunny-probe run SUITE --run FILE` makes one"
+        raise RunError(f"there is no run file {path}{why}: {way_out}") from None
+    if not size:
+        raise RunError(
+            f"{path} is empty (0 bytes), so that it holds no run: name another file, or make it one with "
+            "`bunny-probe run SUITE --run FILE`"
+        )
 
 
 def _key(trial: Trial, endpoint: str) -> tuple[str, str, str, int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -65,6 +67,19 @@ def test_fit_gives_every_number_with_interval_and_n(cli: Cli, run_file: Path) ->
     assert "95% interval" in cli("fit", run_file).stdout
 
 
+def test_fit_of_a_run_that_is_not_scored_names_the_way_out(cli: Cli, run_file: Path) -> None:
+    """An interrupt comes before the scoring: what no number counts is told, with the command that mends it."""
+    assert "warning" not in cli("fit", run_file).stderr
+    with closing(sqlite3.connect(run_file)) as db, db:
+        db.execute("DELETE FROM scores")
+    told = cli("fit", run_file)
+    assert "21 of 21 observations are not scored" in told.stderr
+    assert f"`bunny-probe score {run_file}`" in told.stderr
+    with closing(sqlite3.connect(run_file)) as db, db:
+        db.executescript("DELETE FROM observations; DELETE FROM attempts")
+    assert "holds no observation yet: `bunny-probe run" in cli("fit", run_file).stderr
+
+
 def test_export_keeps_the_contract(cli: Cli, run_file: Path, tmp_path: Path, phantom: Phantom) -> None:
     """One object a line, the contract's keys first and in order; prompts are those that were sent."""
     out = tmp_path / "probes.jsonl"
@@ -95,6 +110,7 @@ def test_export_keeps_the_contract(cli: Cli, run_file: Path, tmp_path: Path, pha
         (["export", "diagnose-quick", "--format", "csv"], 2, "Choices: jsonl"),
         (["export", "diagnose-quick", "--with-observations"], 2, "needs a run file"),
         (["fit", "no.db"], 2, "no.db"),
+        (["score", "no.db"], 2, "no run file no.db"),
         (
             ["run", "diagnose-quick", "--run", "x.db", "-e", "http://127.0.0.1:9/v1", "-m", "m"],
             3,

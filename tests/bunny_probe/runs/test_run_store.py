@@ -202,6 +202,18 @@ def test_a_missing_run_is_not_made_by_reading(path: Path) -> None:
     assert not path.exists()
 
 
+def test_an_empty_file_is_no_run_but_may_become_one(path: Path) -> None:
+    """0 bytes are no run without observations: reading and scoring refuse them and name the way out; asking
+    begins one there."""
+    path.touch()
+    for options in ({"write": False}, {"create": False}):
+        with pytest.raises(RunError, match=r"run\.db is empty \(0 bytes\).*bunny-probe run"):
+            Store(path, **options)
+        assert path.stat().st_size == 0
+    with Store(path) as store:
+        assert store.counts()["trials"] == 0
+
+
 def test_the_run_is_flushed_for_every_attempt(path: Path) -> None:
     """The file is in write-ahead mode with full synchronisation: durable when `record` returns."""
     with Store(path) as store:
