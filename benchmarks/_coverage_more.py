@@ -36,6 +36,48 @@ def tails(name: str, documents: int, campaigns: int, seed: int) -> list[Held]:
     return out
 
 
+BOTH = {"no tie": 0.0, "tied": 0.6, "tied closely": 0.95, "held out: a step": None}
+
+
+def both_tails(name: str, documents: int, campaigns: int, seed: int) -> list[Held]:
+    """Graded scores, four answers a document that share most of its score and latency.
+
+    Mean score of the slowest tenth, and median latency of the worst-scored tenth and of the others.
+    """
+    tie = BOTH[name]
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(score, latency), each (n, 4)."""
+        alike = lambda: np.sqrt(0.6) * rng.normal(size=(n, 1)) + np.sqrt(0.4) * rng.normal(size=(n, 4))  # noqa: E731
+        slow, own = alike(), alike()
+        if tie is None:  # answers that were retried: slow, and bad at once
+            value = 1.2 - 2.5 * (slow > 1.4) + 0.7 * own
+        else:
+            value = 0.8 - 1.2 * (tie * slow + np.sqrt(1 - tie**2) * own)
+        return 1 / (1 + np.exp(-value)), np.exp(0.5 * slow)
+
+    score, latency = (v.ravel() for v in draw(np.random.default_rng(5), 1_000_000))
+    bad = score <= np.quantile(score, 0.1)
+    truths = [
+        score[latency >= np.quantile(latency, 0.9)].mean(),
+        np.median(latency[bad]),
+        np.median(latency[~bad]),
+    ]
+    out = [Held("graded score of the slowest tenth"), Held("latency of the worst tenth"),
+           Held("latency of the others")]  # fmt: skip
+    rng = np.random.default_rng(seed)
+    n = documents * 10
+    for _ in range(campaigns):
+        score, latency = (v.ravel() for v in draw(rng, n))
+        frame = frame_of(np.full(4 * n, 1024), np.ones(4 * n), score, np.arange(n).repeat(4))
+        fit = fits.Distribution(quantities=("latency_s",), q=(0.5,))(frame.assign(latency_s=latency))
+        for held, found, truth in zip(
+            out, (fit.slow_score, fit.worst_latency, fit.best_latency), truths, strict=True
+        ):
+            held.add(None if found is None else found.low, None if found is None else found.high, float(truth))
+    return out
+
+
 ALIKE = {"independent": (0.0, 1.0), "alike": (1.0, 1.0), "very alike": (2.5, 0.0), "rare misses": (0.8, 2.8)}
 
 
@@ -186,6 +228,7 @@ def typical(name: str, documents: int, campaigns: int, seed: int) -> list[Held]:
 
 ESTIMATORS = (
     ("tails", tails, TAILS, (10, 30, 100), ("distribution",)),
+    ("both tails", both_tails, BOTH, (5, 15, 50), ("distribution",)),
     ("groups", groups, ALIKE, (10, 30, 100), ("groups",)),
     ("settings", settings, HEAT, (5, 15, 50), ("agreement",)),
     ("standings", standings, STRENGTHS, (20, 60, 200), ("bradley_terry",)),

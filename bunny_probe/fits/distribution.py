@@ -20,6 +20,7 @@ __all__ = ["Distribution", "DistributionFit", "Percentile"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +116,12 @@ class Distribution:
         latency = sample.columns["latency_s"]
         if latency.size < 20:
             return None, None, None, None
-        slow = latency >= np.quantile(latency, 1 - self.tail)
-        bad = sample.score <= np.quantile(sample.score, self.tail)
-        shares = [_mean(sample.score[s], sample.cluster[s], self.level) for s in (slow, ~slow) if s.any()]
-        times = [
-            percentile("latency_s", 0.5, *_sorted(latency[s], sample.cluster[s]), self.level)
-            for s in (bad, ~bad)
-            if s.any()
-        ]
+        score, cluster = sample.score, sample.cluster
+        late, beside = _cut(latency, cluster, 1 - self.tail, self.level)
+        poor, near = _cut(score, cluster, self.tail, self.level)
+        slow, bad = latency >= late, score <= poor
+        shares = [_mean(score, cluster, s, beside, self.level) for s in (slow, ~slow) if s.any()]
+        times = [_median(latency, cluster, s, near, self.level) for s in (bad, ~bad) if s.any()]
         return (
             shares[0],
             shares[1] if len(shares) > 1 else None,
@@ -139,12 +138,47 @@ def _timed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     return frame
 
 
-def _mean(score: Floats, cluster: Ints, level: float) -> Estimate:
-    cells = cells_of(np.zeros(score.size, dtype=np.int64), 1, score, cluster)
-    low, high = wilson(*cells.effective(), level, z=critical(level, cells.df))
-    return Estimate(
-        float(cells.share[0]), float(low[0]), float(high[0]), score.size, int(cells.clusters[0]), level
-    )
+def _cut(value: Floats, cluster: Ints, q: float, level: float) -> tuple[float, Flags | None]:
+    """The q-quantile, and the answers within its interval; None where answers tie at it: no estimate then."""
+    cut = percentile("", q, *_sorted(value, cluster), level)
+    if np.count_nonzero(value == cut.value) > 1:
+        return cut.value, None
+    low, high = (-np.inf if cut.low is None else cut.low), (np.inf if cut.high is None else cut.high)
+    return cut.value, (value >= low) & (value <= high)
+
+
+def _cut_effect(value: Floats, mean: float, cluster: Ints, part: Flags, beside: Flags | None) -> float:
+    """By how much the variance of a part's mean grows because the cut that made the part is an estimate too.
+
+    Another cut would have taken the answers `beside` it in or out, so each answer's influence on the mean is
+    1(part)·(value - mean) + (mean - mean beside)·(1(part) - share of the part), as for a trimmed mean (Huber
+    and Ronchetti 2009, 3.3). Its variance between documents stands over that of the first term alone.
+    """
+    if beside is None:
+        return 1.0
+    alone = part * (value - mean)
+    whole = alone + (mean - float(value[beside].mean())) * (part - part.mean())
+    without, whole = (np.bincount(cluster, weights=w) for w in (alone, whole))
+    spread = float(without @ without)
+    return max(float(whole @ whole) / spread, 1.0) if spread > 0 else 1.0
+
+
+def _mean(score: Floats, cluster: Ints, part: Flags, beside: Flags | None, level: float) -> Estimate:
+    """Mean score of a part of the answers."""
+    inside = score[part]
+    cells = cells_of(np.zeros(inside.size, dtype=np.int64), 1, inside, cluster[part])
+    share = float(cells.share[0])
+    effect = _cut_effect(score, share, cluster, part, beside)
+    k, n = cells.effective()
+    low, high = wilson(k / effect, n / effect, level, z=critical(level, cells.df))
+    return Estimate(share, float(low[0]), float(high[0]), inside.size, int(cells.clusters[0]), level)
+
+
+def _median(latency: Floats, cluster: Ints, part: Flags, beside: Flags | None, level: float) -> Percentile:
+    """Median latency of a part of the answers; at the median, half of them lie below it."""
+    below = (latency <= np.median(latency[part])).astype(float)
+    effect = _cut_effect(below, float(below[part].mean()), cluster, part, beside)
+    return percentile("latency_s", 0.5, *_sorted(latency[part], cluster[part]), level, effect=effect)
 
 
 def _sorted(value: Floats, cluster: Ints) -> tuple[Floats, Ints]:
@@ -152,18 +186,22 @@ def _sorted(value: Floats, cluster: Ints) -> tuple[Floats, Ints]:
     return value[order], cluster[order]
 
 
-def percentile(name: str, q: float, ordered: Floats, cluster: Ints, level: float) -> Percentile:
-    """The q-quantile of `ordered` (ascending; `cluster` beside) with its order-statistic interval."""
+def percentile(
+    name: str, q: float, ordered: Floats, cluster: Ints, level: float, *, effect: float = 1.0
+) -> Percentile:
+    """The q-quantile of `ordered` (ascending; `cluster` beside) with its order-statistic interval.
+
+    `effect`: by how much the variance of its rank is larger, beside what answers of one document share.
+    """
     n = ordered.size
     place = q * (n - 1)
     left = int(place)
     point = float(ordered[left] + (place - left) * (ordered[min(left + 1, n - 1)] - ordered[left]))
     documents = int(np.count_nonzero(np.bincount(cluster)))
-    effective = n
     if documents < n:
         below = (ordered <= point).astype(float)
-        cells = cells_of(np.zeros(n, dtype=np.int64), 1, below, cluster)
-        effective = max(int(n / max(cells.effect, 1.0)), 1)
+        effect *= max(cells_of(np.zeros(n, dtype=np.int64), 1, below, cluster).effect, 1.0)
+    effective = max(int(n / effect), 1)
     low, high = quantile_ranks(effective, q, level)
     scale = n / effective
 
