@@ -20,8 +20,8 @@ __all__ = ["LatencyLoss", "LossShape", "Stratum", "beta_of", "mix_weights"]
 LossShape = Literal["threshold", "ramp", "exponential"]
 _CELLS = 4_000_000  # draws × latencies held at once
 _NODES = 257
-# The narrowest ramp, seconds. The partial sums lose about 1e-16 of the mean latency, which a narrower ramp would
-# divide by nearly nothing; and nobody's patience is known to the millisecond.
+# The narrowest ramp, seconds. The partial sums lose about 1e-16 of the mean latency, which a narrower ramp
+# would divide by nearly nothing; and nobody's patience is known to the millisecond.
 _NARROWEST = 1e-3
 
 
@@ -127,7 +127,9 @@ class LatencyLoss:
         if self.shape == "threshold":
             return np.asarray(t > patience, dtype=float)
         if self.shape == "ramp":
-            return np.asarray(np.clip((t - grace) / np.maximum(patience - grace, _NARROWEST), 0.0, 1.0), dtype=float)
+            return np.asarray(
+                np.clip((t - grace) / np.maximum(patience - grace, _NARROWEST), 0.0, 1.0), dtype=float
+            )
         return np.asarray(-np.expm1(-np.maximum(t - grace, 0.0) / patience), dtype=float)
 
 
