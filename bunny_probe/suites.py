@@ -98,7 +98,7 @@ def parse(text: str, path: Path) -> Suite:
     file = path.name
     try:
         data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOMLDecodeError
         raise SuiteError(f"is not valid TOML: {error}", file=file) from None
     _known_keys(data, _SUITE_KEYS, file, "")
     name = _text(data.get("name", path.stem), file, "name")
@@ -140,10 +140,10 @@ def _entry(table: Mapping[str, Any], defaults: Mapping[str, Any], seed: int, pat
     return Entry(
         family=_text(table["family"], file, f"{at}.family"),
         task=_text(table["task"], file, f"{at}.task"),
-        lengths=_lengths(merged.get("lengths", []), file, f"{at}.lengths"),
-        depths=_depths(merged.get("depths", []), file, f"{at}.depths"),
+        lengths=_lengths(merged["lengths"], file, f"{at}.lengths") if "lengths" in merged else (),
+        depths=_depths(merged["depths"], file, f"{at}.depths") if "depths" in merged else (),
         languages=_names(merged.get("languages", ["en"]), file, f"{at}.languages"),
-        domains=_names(merged.get("domains", []), file, f"{at}.domains", empty=True),
+        domains=_names(merged["domains"], file, f"{at}.domains") if "domains" in merged else (),
         samples=int(_number(merged.get("samples", 1), int, 1, 100_000, file, f"{at}.samples")),
         repeats=int(_number(merged.get("repeats", 1), int, 1, 10_000, file, f"{at}.repeats")),
         seed=int(_number(merged.get("seed", seed), int, 0, 2**53 - 1, file, f"{at}.seed")),
@@ -168,7 +168,7 @@ def _decoding(table: Mapping[str, Any], file: str, at: str) -> Decoding:
 
 
 def _lengths(value: Any, file: str, at: str) -> tuple[int, ...]:
-    found = [int(_number(v, int, MIN_LENGTH, MAX_LENGTH, file, at)) for v in _list(value, file, at)]
+    found = [int(_number(v, int, MIN_LENGTH, MAX_LENGTH, file, at)) for v in _some(value, file, at)]
     return tuple(_distinct(found, file, at))
 
 
@@ -177,41 +177,42 @@ def _depths(value: Any, file: str, at: str) -> tuple[float, ...]:
         kind, _, count = value.partition(":")
         if kind not in ("uniform", "ends") or not count.isdecimal() or not 1 <= int(count) <= 101:
             allowed = 'a list of numbers from 0 to 1, "uniform:N" or "ends:N" with N from 1 to 101'
-            raise SuiteError(f"{value!r} is not allowed; allowed: {allowed}", file=file, key=at)
+            raise SuiteError(f"{_shown(value)} is not allowed; allowed: {allowed}", file=file, key=at)
         return spread_depths(kind, int(count))
-    found = [float(_number(v, float, 0, 1, file, at)) for v in _list(value, file, at)]
+    found = [float(_number(v, float, 0, 1, file, at)) for v in _some(value, file, at)]
     return tuple(_distinct(found, file, at))
 
 
-def _names(value: Any, file: str, at: str, *, empty: bool = False) -> tuple[str, ...]:
-    items = [_text(v, file, at) for v in _list(value, file, at)]
-    if not items and not empty:
-        raise SuiteError("is empty; at least one is needed", file=file, key=at)
-    return tuple(_distinct(items, file, at))
+def _names(value: Any, file: str, at: str) -> tuple[str, ...]:
+    return tuple(_distinct([_text(v, file, at) for v in _some(value, file, at)], file, at))
 
 
 def _distinct(items: list[Any], file: str, at: str) -> list[Any]:
     for item in items:
         if items.count(item) > 1:
-            raise SuiteError(f"{item!r} stands twice", file=file, key=at)
+            raise SuiteError(f"{_shown(item)} stands twice", file=file, key=at)
     return items
 
 
-def _list(value: Any, file: str, at: str) -> list[Any]:
+def _some(value: Any, file: str, at: str) -> list[Any]:
+    """`value` when it is a list that holds something. An empty one is no way to ask for what a task asks by
+    itself: half of those who write it mean 'nothing'."""
     if not isinstance(value, list):
-        raise SuiteError(f"{value!r} is not a list", file=file, key=at)
+        raise SuiteError(f"{_shown(value)} is not a list", file=file, key=at)
+    if not value:
+        raise SuiteError("is empty: name at least one, or leave it out for the task's own", file=file, key=at)
     return value
 
 
 def _text(value: Any, file: str, at: str) -> str:
     if not isinstance(value, str):
-        raise SuiteError(f"{value!r} is not a string", file=file, key=at)
+        raise SuiteError(f"{_shown(value)} is not a string", file=file, key=at)
     return value
 
 
 def _table(value: Any, file: str, at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise SuiteError(f"{value!r} is not a table", file=file, key=at)
+        raise SuiteError(f"{_shown(value)} is not a table", file=file, key=at)
     return value
 
 
@@ -220,9 +221,18 @@ def _number(value: Any, kind: type, low: float, high: float, file: str, at: str)
     allowed = f"allowed: {'a whole number' if kind is int else 'a number'} from {low:,} to {high:,}"
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not (whole or (kind is float and isinstance(value, float))) or not low <= value <= high:
-        raise SuiteError(f"{value!r} is not allowed; {allowed}", file=file, key=at)
+        raise SuiteError(f"{_shown(value)} is not allowed; {allowed}", file=file, key=at)
     number: int | float = value if kind is int else float(value)
     return number
+
+
+def _shown(value: Any) -> str:
+    """`value` as a message quotes it: not the whole of something absurd."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # Python writes no number of more than 4,300 digits
+        return "that value"
+    return text if len(text) <= 80 else f"{text[:60]}…"
 
 
 def _known_keys(table: Mapping[str, Any], known: Iterable[str], file: str, at: str) -> None:

@@ -72,8 +72,8 @@ def load_rules(name: str | Path = "default") -> Rules:
         raise UsageError(unknown_choice("rules file", str(name), bundled))
     try:
         content = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path.name}: {error}") from None
+    except (ValueError, RecursionError, OSError) as error:
+        raise UsageError(f"{path.name} cannot be read: {error}") from None
     unknown = sorted(set(content) - {"level", "rule"})
     if unknown:
         raise UsageError(f"{path.name}: {unknown_choice('key', unknown[0], ('level', 'rule'))}")
@@ -94,7 +94,7 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
         boolean = isinstance(value, bool) and bool not in _KEYS[key]
         if boolean or not isinstance(value, _KEYS[key]):
             raise UsageError(f"{where}: {key} must be {' or '.join(kind.__name__ for kind in _KEYS[key])}")
-        if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) < float("inf"):
+        if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) < 1e300:
             raise UsageError(f"{where}: {key} must be a finite number")
     for key in ("metric", "compare"):
         if key not in table:

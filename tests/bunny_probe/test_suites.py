@@ -53,10 +53,16 @@ decoding = {{ temperature = 1.0 }}
         ('depths = "ends:0"', "probe[1].depths", "from 1 to 101"),
         ("samples = 0", "probe[1].samples", "1 to 100,000"),
         ("repeats = -1", "probe[1].repeats", "1 to 10,000"),
-        ("languages = []", "probe[1].languages", "empty"),
         ("decoding = { temperature = 3 }", "probe[1].decoding.temperature", "0 to 2"),
         ("decoding = { temprature = 1 }", "probe[1].decoding", "Did you mean 'temperature'?"),
         ("lenghts = [512]", "probe[1]", "Did you mean 'lengths'?"),
+        ("lengths = []", "probe[1].lengths", "leave it out"),
+        ("depths = []", "probe[1].depths", "leave it out"),
+        ("domains = []", "probe[1].domains", "leave it out"),
+        ("languages = []", "probe[1].languages", "leave it out"),
+        ("decoding = {stop = []}", "probe[1].decoding.stop", "is empty"),
+        (f"lengths = [0x{'f' * 5000}]", "probe[1].lengths", "that value is not allowed"),
+        (f"seed = {'9' * 4000}", "probe[1].seed", "99… is not allowed"),
         ("params = 3", "probe[1].params", "not a table"),
         ("seed = 9007199254740992", "probe[1].seed", "9,007,199,254,740,991"),
     ],
@@ -70,7 +76,13 @@ def test_each_fault_names_the_file_the_key_and_what_is_allowed(line: str, key: s
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "name = 3\n" + ENTRY, "probe = 4", "probe = [1]", "a = [", "[[probe]]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "name = 3\n" + ENTRY, "probe = 4", "probe = [1]", "a = [", "[[probe]]"),
+        *(f"seed = {'9' * 5000}", f"seed = {'[' * 5000}", "seed = 9999-99-99"),
+    ],
+)
 def test_a_file_without_a_sound_entry_is_refused(text: str) -> None:
     """Empty, malformed and incomplete files end in a SuiteError, never in another exception."""
     with pytest.raises(SuiteError):

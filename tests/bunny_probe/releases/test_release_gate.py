@@ -112,6 +112,8 @@ def test_a_number_that_is_not_there_is_never_passed_in_silence() -> None:
         ('[[rule]]\nmetric = "recall"\ncompare = "previous"\nnot_worse_by = nan', "finite"),
         ('[[rule]]\nmetric = "entropy_low"\ncompare = "previous"\nnot_worse_by = 0.1', "direction"),
         ('[[rule]]\nmetric = "recall"\ncompare = "previous"\nnot_worse_by = 0.1\nmargin = 1', "unknown key"),
+        (f'[[rule]]\nmetric = "recall"\ncompare = "previous"\nnot_worse_by = 1{"0" * 400}', "finite"),
+        (f"level = {'9' * 5000}", "cannot be read"),
         ("[[rule", "test.toml"),
     ],
 )
