@@ -134,6 +134,22 @@ class Target:
         """What stands for the bundled engine's changing address in identities: its name and its options."""
         return " ".join((ENGINE, *self.engine_options)) if self.endpoint == ENGINE else None
 
+    def check(self) -> None:
+        """Raises UsageError for what it names and cannot be used: URL, dialect, headers, the variable of a key,
+        the tokenizer's file. Asks nobody."""
+        from bunny_probe.endpoints.auth import auth_headers
+
+        self.check_tokenizer()
+        if self.endpoint == ENGINE:
+            self.spec(url="http://127.0.0.1")
+        else:
+            auth_headers(self.spec())
+
+    def check_tokenizer(self) -> None:
+        """The same of the tokenizer's file alone, which is missed only when there is something to ask."""
+        if self.tokenizer is not None and not Path(self.tokenizer).is_file():
+            raise UsageError(f"no tokenizer file at {self.tokenizer}")
+
     def spec(self, url: str | None = None, model: str | None = None) -> EndpointSpec:
         """As the client wants it; `url` and `model` where they are known only once it runs."""
         return EndpointSpec(
@@ -155,8 +171,8 @@ def reach(target: Target, on_status: Status = lambda _: None) -> Iterator[Endpoi
 
     Raises EndpointError when it cannot be used, with one line that says what to do.
     """
+    target.check()
     if target.endpoint == ENGINE:
-        target.spec(url="http://127.0.0.1")  # refuses what cannot be used, before seconds go into a start
         with bundled_engine(
             target.model or None, arguments=target.engine_options, on_status=on_status
         ) as engine:
@@ -196,8 +212,6 @@ def renderer(spec: EndpointSpec, tokenizer: str | None = None) -> Iterator[Calla
 
     counter: Counter
     if tokenizer is not None:
-        if not Path(tokenizer).is_file():
-            raise UsageError(f"no tokenizer file at {tokenizer}")
         counter = FileCounter(tokenizer)
         yield lambda probe: render(probe, counter)
         return

@@ -8,7 +8,7 @@
     │   └── MissingExtra                          an optional dependency is not installed
     ├── EndpointError               exit code 3   the endpoint cannot be used at all
     │   ├── EndpointUnreachable                   nothing answers there
-    │   ├── Unauthorised                          401 or 403, or the key's variable is empty
+    │   ├── Unauthorised                          401 or 403
     │   ├── ModelNotFound                         404, or not among the served models
     │   └── ProtocolError                         it answers, but not in the dialect that was named
     ├── BudgetSpent                 exit code 4   the next call could exceed the stated budget
@@ -96,7 +96,7 @@ class EndpointUnreachable(EndpointError):
 
 
 class Unauthorised(EndpointError):
-    """The key is missing, wrong or without scope. Names the environment variable, never the key."""
+    """The key is wrong or without scope. Names the environment variable, never the key."""
 
 
 class ModelNotFound(EndpointError):

@@ -60,8 +60,8 @@ def phantom() -> Iterator[Phantom]:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Runs `bunny-probe` as its entry point does, but in this process: that saves a second of imports each time.
-    What only a process of its own shows (signals, a closed pipe) is for the test to start."""
+    """Runs `bunny-probe` as its entry point does, but in this process: no second of imports each time. What
+    only a process of its own shows (signals, a closed pipe) is for the test to start."""
 
     def call(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
         said = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]

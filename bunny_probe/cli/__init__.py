@@ -1,16 +1,18 @@
 """The command line: thin, one file a group of commands; everything it does is a call into the library.
 
-Exit codes: 0 done, 1 a gate said no, 2 bad usage, 3 endpoint trouble, 4 budget spent, 130 interrupted.
+Exit codes: 0 done, 1 a gate said no, 2 bad usage, 3 endpoint trouble, 4 budget spent, 130 interrupted. Whoever
+reads a 1 as a verdict must get it for nothing else: a fault of our own is 70, a reader that went away 141.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import NoReturn
 
 import typer
 
-from bunny_probe.errors import BunnyError
+from bunny_probe.errors import BunnyError, UsageError
 
 __all__ = ["app", "main"]
 
@@ -21,8 +23,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 a gate said no, 2 bad usage, 3 endpoint trouble, 4 budget spent, "
-    "130 interrupted (what was gathered is kept).",
+    "70 a fault in bunny-probe itself, 130 interrupted (what was gathered is kept).",
 )
+
+
+_INTERRUPTED = "interrupted; what was gathered is kept, the same command goes on"
 
 
 def main() -> None:
@@ -32,16 +37,25 @@ def main() -> None:
     try:
         app()
     except BunnyError as error:
-        typer.secho(f"bunny-probe: {error}", err=True, fg="red")
-        sys.exit(error.exit_code)
+        _end(error.exit_code, str(error))
     except KeyboardInterrupt:
-        _interrupted()
+        _end(130, _INTERRUPTED)
     except SystemExit as ended:
         if ended.code == 130:  # typer catches an interrupt itself, and says nothing
-            _interrupted()
+            _end(130, _INTERRUPTED)
+        if ended.code == 1:  # and, as rich does, a pipe that nobody reads any more
+            sys.exit(141)
         raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _end(UsageError.exit_code, f"{where}{error.strerror or error}; what was gathered is kept")
+    except Exception:
+        from bunny_probe.endpoints.secrets import Redactor
+
+        typer.echo(Redactor()(traceback.format_exc()), err=True)
+        _end(70, "this is a fault in bunny-probe: please report the lines above. What was gathered is kept")
 
 
-def _interrupted() -> NoReturn:
-    typer.secho("bunny-probe: interrupted; what was gathered is kept, the same command goes on", err=True)
-    sys.exit(130)
+def _end(code: int, told: str) -> NoReturn:
+    typer.secho(f"bunny-probe: {told}", err=True, fg="red")
+    sys.exit(code)

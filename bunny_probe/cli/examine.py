@@ -15,7 +15,7 @@ from bunny_probe.bounds import Bounds
 from bunny_probe.campaign import Target, reach, renderer
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
-from bunny_probe.cli.limits import Arrivals, rate_of
+from bunny_probe.cli.limits import rate_of
 from bunny_probe.cli.options import status
 from bunny_probe.endpoints import open_endpoint
 from bunny_probe.errors import EndpointError, UsageError
@@ -88,7 +88,7 @@ def load(
         str,
         typer.Option(help="Open loop as well: requests a second, such as 0.5,1,2; times count from the clock."),
     ] = "",
-    arrivals: Arrivals = "poisson",
+    arrivals: Annotated[str, typer.Option(help="With --rates: poisson (independent) or constant.")] = "poisson",
     requests: Annotated[int, typer.Option(min=1, help="Requests a cell, after the warm-up.")] = 40,
     warm_up: Annotated[int, typer.Option(min=0, help="Requests a cell that are not counted.")] = 2,
     as_json: opt.Json = False,

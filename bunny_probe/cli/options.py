@@ -136,7 +136,7 @@ def target(
 ) -> Target:
     """The endpoint that these options name; `takes(whom=target)` gives them to a command.
 
-    Raises UsageError for a malformed header or field.
+    Raises UsageError for a malformed header or field, and for a tokenizer that is not there.
     """
     fields: dict[str, Any] = {}
     for name, value in _pairs("--field", field):
@@ -146,7 +146,7 @@ def target(
             raise UsageError(
                 f"--field {name}: its value is not JSON (a text needs quotes of its own)"
             ) from None
-    return Target(
+    made = Target(
         endpoint=endpoint,
         model=model,
         dialect=dialect,
@@ -157,6 +157,8 @@ def target(
         reasoning_tokens=reasoning_tokens,
         allow_insecure=allow_insecure,
     )
+    made.check_tokenizer()  # also where nothing is left to ask: a word mistyped is told all the same
+    return made
 
 
 def _pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:

@@ -14,8 +14,7 @@ def auth_headers(spec: EndpointSpec) -> dict[str, str]:
     """The spec's headers with its credentials. Not to be kept.
 
     Raises:
-        Unauthorised: a named variable is unset or empty.
-        UsageError: the key would travel in the clear to a public host.
+        UsageError: a named variable is unset or empty, or the key would travel in the clear to a public host.
     """
     return credentials(spec)[0]
 

@@ -223,8 +223,7 @@ async def open_endpoint(spec: EndpointSpec) -> AsyncIterator[Endpoint]:
     """Open `spec` on the running loop; the key is read from the environment here and nowhere else.
 
     Raises:
-        Unauthorised: the key's variable is unset or empty.
-        UsageError: the key would travel in the clear to a public host.
+        UsageError: the key's variable is unset or empty, or the key would travel in the clear to a public host.
     """
     own, secrets = credentials(spec)
     headers = {

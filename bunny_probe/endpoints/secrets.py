@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 from urllib.parse import quote
 
-from bunny_probe.errors import Unauthorised, UsageError
+from bunny_probe.errors import UsageError
 
 __all__ = ["Redactor", "Secret", "read_secret"]
 
@@ -52,8 +52,8 @@ def read_secret(variable: str, environment: Mapping[str, str] | None = None) -> 
     White space around it (a pasted newline) is dropped.
 
     Raises:
-        UsageError: `variable` is no name of a variable, such as a key pasted in its place.
-        Unauthorised: the variable is unset or empty, or holds what no HTTP header can carry.
+        UsageError: `variable` is no name of a variable, such as a key pasted in its place; or it is unset or
+            empty, or holds what no HTTP header can carry.
     """
     if not _VARIABLE.fullmatch(variable):  # unseen: it may be the key itself
         raise UsageError(
@@ -62,11 +62,11 @@ def read_secret(variable: str, environment: Mapping[str, str] | None = None) -> 
         )
     value = (os.environ if environment is None else environment).get(variable, "").strip()
     if not value:
-        raise Unauthorised(
+        raise UsageError(
             f"the environment variable {variable} is not set or empty: export it with the endpoint's key"
         )
     if any(not 0x21 <= ord(character) <= 0x7E for character in value):
-        raise Unauthorised(f"the key in {variable} holds a space or a character that no key has: paste it anew")
+        raise UsageError(f"the key in {variable} holds a space or a character that no key has: paste it anew")
     return Secret(value)
 
 

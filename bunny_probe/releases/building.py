@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from bunny_probe.campaign import observe, score_run
 from bunny_probe.endpoints.secrets import Redactor
-from bunny_probe.errors import BunnyError, EndpointError, RunLocked, UsageError
+from bunny_probe.errors import BunnyError, RunLocked, UsageError
 from bunny_probe.records import content_hash
 from bunny_probe.releases.environment import environment, reported_models
 from bunny_probe.releases.hygiene import scrub, secret_values
@@ -45,7 +45,7 @@ class Built:
     resumed: bool  # an earlier run was gone on with
     reports: tuple[Path, ...]
     failures: tuple[tuple[str, str], ...]  # "endpoint/notebook" or "endpoint" → why
-    unreached: bool = False  # no endpoint could be asked: nothing answers, the key is refused, and the like
+    unreached: bool = False  # no endpoint could be asked, for whatever reason: nothing was judged
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -61,13 +61,17 @@ def build(request: Request, *, anew: bool = False, on_status: Status = lambda _:
     """Run the release, or go on with a run of the same arguments that is not done; `anew`: begin another.
 
     A notebook that fails is kept with what it had shown, and the rest go on. Raises UsageError, before anything
-    is asked, for a baseline that is not there or a place that cannot be written, and RunLocked where another
-    process builds the same; an interrupt is noted in the index and raised again.
+    is asked, for a baseline, a key's variable or a tokenizer that is not there and for a place that cannot be
+    written, and RunLocked where another process builds the same; an interrupt is noted in the index and raised
+    again.
     """
     index = Index(request.root)
     entry, resumed = _entry(index, request, anew)
     baseline = _baseline(index, request, entry)
     folder = request.root / entry.folder
+    if entry.state != "done":
+        for asked in request.endpoints:
+            asked.target.check()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -79,7 +83,7 @@ def build(request: Request, *, anew: bool = False, on_status: Status = lambda _:
         entry = replace(entry, state="running", at=utc(), process=process_identity(), failed=(), reason="")
         index.append(entry)
         try:
-            failures, unreached = _work(request, index, entry, baseline, folder, on_status)
+            failures = _work(request, index, entry, baseline, folder, on_status)
         except BaseException as error:
             index.append(replace(entry, state="interrupted", at=utc(), reason=type(error).__name__))
             raise
@@ -97,7 +101,8 @@ def build(request: Request, *, anew: bool = False, on_status: Status = lambda _:
         )
         index.append(entry)
     told = tuple(sorted(failures.items()))
-    return Built(entry, folder, resumed, tuple(made), told, len(unreached) == len(request.endpoints))
+    unreached = all(asked.name in failures for asked in request.endpoints)
+    return Built(entry, folder, resumed, tuple(made), told, unreached)
 
 
 # ── which run ───────────────────────────────────────────────────────────────────────────────────────
@@ -159,13 +164,12 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 def _work(
     request: Request, index: Index, entry: Entry, baseline: Entry | None, folder: Path, on_status: Status
-) -> tuple[dict[str, str], set[str]]:
-    """Endpoint or endpoint/notebook → why it failed; and the endpoints that are themselves the reason."""
+) -> dict[str, str]:
+    """Endpoint or endpoint/notebook → why it failed."""
     secrets = secret_values(asked.target for asked in request.endpoints)
     write_json(folder / "release.json", {**request.to_json(), "id": entry.id, "started": entry.started})
     write_json(folder / "environment.json", environment())
     failures: dict[str, str] = {}
-    unreached: set[str] = set()
     redact = Redactor()
     for asked in request.endpoints:
         # One endpoint after the other, and no notebook meanwhile: their times are part of the results.
@@ -173,8 +177,6 @@ def _work(
             _ask(request, asked, folder, on_status)
         except BunnyError as error:
             failures[asked.name] = redact(str(error))
-            if isinstance(error, EndpointError):
-                unreached.add(asked.name)
             on_status(f"{asked.name}: {failures[asked.name]}")
     jobs = [
         _job(request, index, entry, baseline, asked, notebook.name, folder)
@@ -196,7 +198,7 @@ def _work(
             told = read_json(job.folder / JOB)
             write_json(job.folder / JOB, {**told, "state": "failed", "error": failures[job.name]})
     scrub(folder, secrets)
-    return failures, unreached
+    return failures
 
 
 def _ask(request: Request, asked: Asked, folder: Path, on_status: Status) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -129,8 +130,31 @@ def test_bad_input_is_one_line_and_its_exit_code(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("fault", "code", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "run.db"), 2, "run.db: No space left on device"),
+        (ZeroDivisionError("sk-abcdef123456"), 70, "please report the lines above"),
+        (SystemExit(1), 141, ""),  # what rich and typer make of a closed pipe
+    ],
+)
+def test_exit_code_1_is_a_verdict_and_nothing_else(
+    cli: Cli, run_file: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException, code: int, told: str
+) -> None:
+    """A disk that fails, a fault of our own and a reader that went away have codes of their own."""
+
+    def fail(path: Path) -> None:
+        raise fault
+
+    monkeypatch.setattr("bunny_probe.estimates.estimates", fail)
+    done = cli("fit", run_file)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "sk-abcdef" not in done.stderr
+
+
 def test_a_key_that_is_refused_is_told_and_never_shown(cli: Cli, suite_file: Path, tmp_path: Path) -> None:
-    """401 and a missing variable end with code 3; the key is in no output and no file."""
+    """401 ends with code 3, a missing variable is bad usage, 2; the key is in no output and no file."""
     canary = "canary-3f9a1c77e0"
     with Phantom(api_key="right") as phantom:
         arguments = ["run", suite_file, "--endpoint", phantom.url, "--model", phantom.model]
@@ -138,7 +162,7 @@ def test_a_key_that_is_refused_is_told_and_never_shown(cli: Cli, suite_file: Pat
         wrong = cli(*arguments, BUNNY_KEY=canary)
         missing = cli(*arguments)
         good = cli(*arguments, BUNNY_KEY="right")
-    assert wrong.returncode == missing.returncode == 3
+    assert (wrong.returncode, missing.returncode) == (3, 2)
     assert "BUNNY_KEY" in wrong.stderr
     assert "BUNNY_KEY" in missing.stderr
     assert good.returncode == 0, good.stderr
@@ -146,6 +170,17 @@ def test_a_key_that_is_refused_is_told_and_never_shown(cli: Cli, suite_file: Pat
     for path in tmp_path.rglob("*"):
         if path.is_file():
             assert canary.encode() not in path.read_bytes()
+
+
+def test_a_tokenizer_that_is_not_there_is_told_even_where_nothing_is_left_to_ask(
+    cli: Cli, suite_file: Path, run_file: Path, phantom: Phantom
+) -> None:
+    """A word mistyped is bad usage, whatever the run holds."""
+    again = ("run", suite_file, "--endpoint", phantom.url, "--run", run_file)
+    assert cli(*again).returncode == 0
+    done = cli(*again, "--tokenizer", "nofile")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no tokenizer file at nofile" in done.stderr
 
 
 def test_a_spent_budget_ends_with_its_own_code(

@@ -346,7 +346,7 @@ def test_redaction_covers_escaped_forms_and_look_alikes() -> None:
 @pytest.mark.parametrize("value", ["", "   ", "two words", "naïve\x00"])
 def test_a_key_that_cannot_be_one_names_its_variable(value: str) -> None:
     """An empty or impossible key is told by the variable's name, not by its value."""
-    with pytest.raises(Unauthorised, match="SOME_KEY") as caught:
+    with pytest.raises(UsageError, match="SOME_KEY") as caught:
         read_secret("SOME_KEY", {"SOME_KEY": value})
     assert not value.strip() or value not in str(caught.value)
 

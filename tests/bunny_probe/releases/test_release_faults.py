@@ -205,6 +205,44 @@ def test_a_release_that_reached_one_endpoint_is_not(
     assert "release 1 is partial" in told
 
 
+def test_a_release_whose_only_run_is_damaged_is_no_verdict(
+    tmp_path: Path, suite_file: Path, run: Run, phantom: Phantom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever kept every endpoint from being asked, exit code 1 would say that the model got worse."""
+    monkeypatch.setattr(
+        "bunny_probe.releases.building.run_jobs", lambda jobs, *_: [(job, "on purpose") for job in jobs]
+    )
+    path = notebook(tmp_path / "n.ipynb", "1")
+    usual = ("--notebooks", path, "--suite", suite_file, "--runs", tmp_path / "runs")
+    assert run("release", "1", "-e", f"a={phantom.url}", *usual)[0] == 1
+    (kept,) = (tmp_path / "runs").glob("1/*/a/run.db")
+    kept.write_bytes(b"x" * 4096)
+    code, _, told = run("release", "1", "-e", f"a={phantom.url}", *usual)
+    assert code == 3
+    assert "cannot be used as a run file" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--key-env", "b=BUNNY_NO_SUCH_KEY"), "BUNNY_NO_SUCH_KEY is not set or empty"),
+        (("--tokenizer", "b=nofile"), "no tokenizer file at nofile"),
+        (("--dialect", "b=openai"), "Choices: anthropic-messages"),
+    ],
+)
+def test_what_an_endpoint_lacks_is_told_before_any_other_is_asked(
+    tmp_path: Path, suite_file: Path, run: Run, phantom: Phantom, options: Sequence[str], reason: str
+) -> None:
+    """A key's variable, a tokenizer, a dialect of the second endpoint: exit code 2, nothing asked or filed."""
+    endpoints = ("-e", f"a={phantom.url}", "-e", "b=https://models.example.com/v1")
+    usual = ("--notebooks", notebook(tmp_path / "n.ipynb", "1"), "--suite", suite_file)
+    code, _, told = run("release", "1", *endpoints, *options, *usual, "--runs", tmp_path / "runs")
+    assert (code, len(told.splitlines())) == (2, 1)
+    assert reason in told
+    assert phantom.stats.snapshot()["requests"] == 0
+    assert not Index(tmp_path / "runs").entries()
+
+
 @pytest.mark.parametrize("option", ["--junit", "--markdown"])
 @pytest.mark.parametrize("place", [".", "afile/gate.xml", "n" * 300])
 def test_where_a_verdict_cannot_go_is_told_before_it_is_sought(
