@@ -11,14 +11,14 @@ import os
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bunny_probe.bounds import Bounds, find_price, look_ahead
 from bunny_probe.bundled_engine import bundled_engine
-from bunny_probe.endpoints import EndpointSpec, open_endpoint
+from bunny_probe.endpoints import EndpointSpec, Timeouts, open_endpoint
 from bunny_probe.endpoints.proxies import proxy_for
 from bunny_probe.errors import ModelNotFound, RunError, UsageError
 from bunny_probe.progress import Mode, progress
@@ -48,6 +48,7 @@ ENGINE = "engine"  # the name of the bundled engine where a URL is asked for
 # A run file that is only read: several notebooks draw from it side by side, and none asks or writes.
 SETTLED_VARIABLE = "BUNNY_PROBE_SETTLED"
 _NO_BOUNDS = Bounds()
+_HASTY_S = 120.0
 Status = Callable[[str], None]
 
 
@@ -128,6 +129,7 @@ class Target:
     options: Mapping[str, Any] = field(default_factory=dict)  # further fields of each request's body
     reasoning_tokens: int = 0  # room for a reasoning model's thoughts, on top of each answer's limit
     allow_insecure: bool = False
+    timeout: float | None = None  # seconds to the first byte of an answer; None: what fits a long prompt
 
     @property
     def place(self) -> str | None:
@@ -162,7 +164,12 @@ class Target:
             reasoning_tokens=self.reasoning_tokens,
             allow_insecure=self.allow_insecure,
             place=self.place,
+            timeouts=Timeouts() if self.timeout is None else Timeouts.of(self.timeout),
         )
+
+    def hasty(self, spec: EndpointSpec) -> EndpointSpec:
+        """`spec` for questions of a few words: who cannot answer these in two minutes is not there."""
+        return spec if self.timeout is not None else replace(spec, timeouts=Timeouts.of(_HASTY_S))
 
 
 @contextmanager
@@ -178,18 +185,17 @@ def reach(target: Target, on_status: Status = lambda _: None) -> Iterator[Endpoi
         ) as engine:
             yield target.spec(url=engine.url, model=engine.model)
         return
-    spec = target.spec()
-    yield _checked(spec, named=bool(target.model), on_status=on_status)
+    yield _checked(target, on_status)
 
 
-def _checked(spec: EndpointSpec, *, named: bool, on_status: Status) -> EndpointSpec:
-    from dataclasses import replace
-
+def _checked(target: Target, on_status: Status) -> EndpointSpec:
     from bunny_probe.runs import run_sync
 
+    spec = target.spec()
+
     async def check() -> EndpointSpec:
-        async with open_endpoint(spec) as endpoint:
-            if named:
+        async with open_endpoint(target.hasty(spec)) as endpoint:
+            if target.model:
                 await endpoint.check()
                 return spec
             served = await endpoint.models()
@@ -218,7 +224,9 @@ def renderer(spec: EndpointSpec, tokenizer: str | None = None) -> Iterator[Calla
     import httpx
 
     # By the same way as the requests themselves: a proxy of the environment is not for loopback.
-    client = httpx.Client(timeout=120.0, trust_env=False, proxy=proxy_for(spec.url, spec.proxy))
+    client = httpx.Client(
+        timeout=min(120.0, spec.timeouts.first_byte), trust_env=False, proxy=proxy_for(spec.url, spec.proxy)
+    )
     remote = EndpointCounter(spec.url, spec.model, auth=lambda: auth_headers(spec), client=client)
     try:
         yield lambda probe: render(probe, remote)

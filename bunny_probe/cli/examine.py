@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from bunny_probe.bounds import Bounds
@@ -51,11 +52,17 @@ def doctor(
 
     with reach(whom, status) as spec:
 
-        async def look() -> Diagnosis:
-            async with open_endpoint(spec) as opened:
-                return await examine(opened, search_context=search_context, most_tokens=most_tokens)
+        async def look(shown: Status) -> Diagnosis:
+            async with open_endpoint(spec if search_context else whom.hasty(spec)) as opened:
+                return await examine(
+                    opened,
+                    search_context=search_context,
+                    most_tokens=most_tokens,
+                    on_finding=lambda item: shown.update(f"examining {spec.name}: {item.step}: {item.status}"),
+                )
 
-        found = run_sync(look)
+        with Console(stderr=True).status(f"examining {spec.name}") as shown:  # a terminal alone sees it
+            found = run_sync(lambda: look(shown))
     if found.examined:
         try:
             remember(found.fingerprint, found.capabilities)

@@ -28,6 +28,7 @@ __all__ = [
     "ReasoningTokens",
     "RunFile",
     "SuiteName",
+    "Timeout",
     "Tokenizer",
     "duration",
     "status",
@@ -122,6 +123,19 @@ ReasoningTokens = Annotated[
     ),
 ]
 
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        max=86_400,
+        help="Seconds to the first byte of an answer; silence after that may last as long, but 120 at most. An "
+        "attempt that takes longer is tried once more. Empty: 600, and 120 for questions of a few words.",
+        show_default=False,
+        rich_help_panel=_WHO,
+    ),
+]
+
 
 def target(
     endpoint: EndpointUrl = "engine",
@@ -133,6 +147,7 @@ def target(
     allow_insecure: AllowInsecure = False,
     field: Field = None,
     reasoning_tokens: ReasoningTokens = 0,
+    timeout: Timeout = None,
 ) -> Target:
     """The endpoint that these options name; `takes(whom=target)` gives them to a command.
 
@@ -156,6 +171,7 @@ def target(
         tokenizer=tokenizer or None,
         reasoning_tokens=reasoning_tokens,
         allow_insecure=allow_insecure,
+        timeout=timeout,
     )
     made.check_tokenizer()  # also where nothing is left to ask: a word mistyped is told all the same
     return made

@@ -26,7 +26,7 @@ _out = Console(soft_wrap=True, highlight=False)
 
 
 @app.command()
-@opt.takes(whom=opt.target, bounds=make_bounds, without=("tokenizer", "header", "field", "arrivals"))
+@opt.takes(whom=opt.target, bounds=make_bounds, without=("tokenizer", "header", "field", "timeout", "arrivals"))
 def plan(
     whom: Target,
     bounds: Bounds,

@@ -68,6 +68,7 @@ def release(
     ] = None,
     header: opt.Header = None,
     allow_insecure: opt.AllowInsecure = False,
+    timeout: opt.Timeout = None,
     notebooks: Annotated[
         str, typer.Option(help="Notebooks, separated by commas: bundled names or paths.")
     ] = "diagnose,release_regression",
@@ -116,6 +117,7 @@ def release(
             tokenizers=tokenizer or (),
             headers=_headers(header),
             allow_insecure=allow_insecure,
+            timeout=timeout,
         ),
         notebooks=[text.strip() for text in notebooks.split(",") if text.strip()],
         suites=[_PROFILES[profile]] if profile else suite or (),

@@ -94,7 +94,7 @@ class Endpoint:
                 headers=self._headers,
                 proxy=self._proxy,
                 trust_env=False,
-                timeout=httpx.Timeout(60.0, connect=limits.connect),
+                timeout=httpx.Timeout(min(60.0, limits.first_byte), connect=limits.connect),
             )
         return self._http
 

@@ -6,7 +6,7 @@ Costs about a dozen short calls; looking for the context limit costs more and is
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
@@ -56,11 +56,20 @@ class Diagnosis:
         return all(finding.status != "failure" for finding in self.findings)
 
 
-async def examine(endpoint: Endpoint, *, search_context: bool = False, most_tokens: int = 131_072) -> Diagnosis:
+async def examine(
+    endpoint: Endpoint,
+    *,
+    search_context: bool = False,
+    most_tokens: int = 131_072,
+    on_finding: Callable[[Finding], None] = lambda _: None,
+) -> Diagnosis:
     """Walk all steps. `search_context`: look for the context limit by bisection, with prompts of up to
     `most_tokens` tokens. Never raises for what the endpoint does: a failure is a finding."""
     examination = _Examination(endpoint, search_context, most_tokens)
-    findings = [finding async for finding in examination.walk()]
+    findings = []
+    async for finding in examination.walk():
+        findings.append(finding)
+        on_finding(finding)
     capabilities = replace(examination.found, dropped_fields=tuple(sorted(endpoint.dropped)))
     return Diagnosis(endpoint.name, endpoint.fingerprint, tuple(findings), capabilities)
 

@@ -35,6 +35,8 @@ async def model_cards(endpoint: Endpoint) -> list[dict[str, Any]]:
     spec = endpoint.spec
     try:
         response = await endpoint.http.get(spec.join("/models"))
+    except httpx.ReadTimeout:
+        raise EndpointUnreachable(_silent(spec, f"no list of models within {_patience(endpoint)}")) from None
     except httpx.HTTPError as failure:
         raise EndpointUnreachable(
             _unreachable(spec, endpoint.redact(str(failure) or type(failure).__name__))
@@ -78,6 +80,8 @@ def error_for(spec: EndpointSpec, attempt: Attempt, listed: list[str] | None = N
             return ModelNotFound(unknown_choice(f"model at {spec.host}", spec.model, listed))
         case Outcome.NOT_FOUND:
             return ModelNotFound(f"{spec.url} has no model {spec.model!r} or no such path ({attempt.evidence})")
+        case Outcome.TIMEOUT if attempt.status is None:
+            return EndpointUnreachable(_silent(spec, attempt.evidence))
         case Outcome.TRANSPORT:
             return EndpointUnreachable(_unreachable(spec, attempt.evidence))
         case Outcome.MALFORMED:
@@ -90,6 +94,17 @@ def error_for(spec: EndpointSpec, attempt: Attempt, listed: list[str] | None = N
 
 def _unreachable(spec: EndpointSpec, why: str) -> str:
     return f"nothing answers at {spec.url} ({why}): is the server up, and the URL right?"
+
+
+def _silent(spec: EndpointSpec, why: str) -> str:
+    return (
+        f"{spec.url} takes requests and says nothing ({why}): is its model loaded, and is it not overrun? "
+        "A longer --timeout waits longer"
+    )
+
+
+def _patience(endpoint: Endpoint) -> str:
+    return f"{endpoint.http.timeout.read:g} s"
 
 
 def _unauthorised(spec: EndpointSpec, evidence: str) -> str:

@@ -35,6 +35,17 @@ class Timeouts:
     idle: float = 120.0  # between two reads after that
     total: float = 1800.0  # the whole exchange, so that an endless stream ends
 
+    @classmethod
+    def of(cls, first_byte: float) -> Timeouts:
+        """Those that go with a limit to the first byte: who waits less for that waits less for all of it."""
+        usual = cls()
+        return cls(
+            connect=min(usual.connect, first_byte),
+            first_byte=first_byte,
+            idle=min(usual.idle, first_byte),
+            total=max(usual.total, first_byte + 1200),
+        )
+
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)

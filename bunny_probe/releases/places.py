@@ -72,6 +72,7 @@ def asked_endpoints(
     tokenizers: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
     allow_insecure: bool = False,
+    timeout: float | None = None,
 ) -> list[Asked]:
     """The endpoints of `NAME=URL`, `URL` or `engine`; the other options are one for all or `NAME=VALUE`.
 
@@ -97,6 +98,7 @@ def asked_endpoints(
                     headers=headers or {},
                     tokenizer=tokenizer_of(name) or None,
                     allow_insecure=allow_insecure,
+                    timeout=timeout,
                 ),
             )
         )

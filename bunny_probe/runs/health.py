@@ -18,10 +18,11 @@ _NO_CREDIT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "ins
 class Health:
     """Says when to stop, and never on account of one probe where others are answered.
 
-    Before anything was answered: at once on a refused key or an unknown model, and after three attempts in a
-    row that reached nobody. Later: after three refusals in a row, when a trial used up all its attempts without
-    a sign of life since its first, or when five trials in a row came to nothing but transient failures.
-    Three requests in a row that are called bad, before any answer, mean that all of them are.
+    Before anything was answered: at once on a refused key or an unknown model, after three attempts in a row
+    that reached nobody, and after two that took all their time without a byte. Later: after three refusals in a
+    row, when a trial used up all its attempts without a sign of life since its first, or when five trials in a
+    row came to nothing but transient failures. Three requests in a row that are called bad, before any answer,
+    mean that all of them are.
     """
 
     def __init__(self, spec: EndpointSpec, retries: Retries) -> None:
@@ -39,9 +40,12 @@ class Health:
             return Unauthorised(f"{self._spec.host} refuses for want of credit ({attempt.evidence}): top it up")
         if attempt.status is not None:
             self._alive_at, self._unreached = time.monotonic(), 0
-        if outcome is Outcome.TRANSPORT:
+        silent = outcome is Outcome.TIMEOUT and attempt.status is None
+        if outcome is Outcome.TRANSPORT or silent:
             self._unreached += 1
-            never = not self._answered and self._unreached >= self._patience
+            never = not self._answered and self._unreached >= (
+                min(2, self._patience) if silent else self._patience
+            )
             if never or (last and self._alive_at < began):
                 return error_for(self._spec, attempt)
         self._refused = self._refused + 1 if outcome in (Outcome.UNAUTHORISED, Outcome.NOT_FOUND) else 0

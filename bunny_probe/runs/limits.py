@@ -85,6 +85,11 @@ class Limits:
         """Nobody sends for `seconds`: the server asked one of us to wait, and means all."""
         self._paused_until = max(self._paused_until, self._clock() + seconds)
 
+    @property
+    def paused_s(self) -> float:
+        """Seconds for which nobody sends any more."""
+        return max(0.0, self._paused_until - self._clock())
+
     def _rate_wait(self, now: float, tokens: int) -> float:
         """Seconds until one more request of `tokens` fits into the minute that then ends."""
         while self._sent and self._sent[0][0] <= now - _WINDOW:

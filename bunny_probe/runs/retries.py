@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from bunny_probe.errors import UsageError
-from bunny_probe.records import Attempt
+from bunny_probe.records import Attempt, Outcome
 
 __all__ = ["Retries"]
 
@@ -17,7 +17,8 @@ class Retries:
 
     The wait before attempt k + 1 is drawn evenly from [d/2, d] with d = min(`cap`, `base` · 2^(k-1)); where the
     server named a wait, it is that one and up to a tenth more. A server that asks for more than `patience`
-    is not waited for: the trial stays open for the next run.
+    is not waited for: the trial stays open for the next run. A timeout is tried once more only: each costs the
+    whole of its limit, here and at the server.
     """
 
     attempts: int = 5  # the first one included
@@ -31,7 +32,8 @@ class Retries:
 
     def delay(self, attempt: Attempt, made: int, rng: random.Random) -> float | None:
         """Seconds to wait after the `made`-th attempt, or None when it was the last one."""
-        if not attempt.outcome.transient or made >= self.attempts:
+        most = min(self.attempts, 2) if attempt.outcome is Outcome.TIMEOUT else self.attempts
+        if not attempt.outcome.transient or made >= most:
             return None
         if attempt.retry_after is not None:
             if attempt.retry_after > self.patience:

@@ -22,10 +22,11 @@ from bunny_probe.records import Attempt, Decoding, Message, Outcome, Probe, Rend
 from bunny_probe.runs.budget import Budget
 from bunny_probe.runs.health import Health
 from bunny_probe.runs.limits import Limits
-from bunny_probe.runs.pace import Pace, Progress
+from bunny_probe.runs.pace import Progress
 from bunny_probe.runs.reader import UNSETTLED
 from bunny_probe.runs.recorder import Recorder
 from bunny_probe.runs.rendering import Renderer
+from bunny_probe.runs.reporting import Reporter
 from bunny_probe.runs.retries import Retries
 from bunny_probe.runs.store import Store
 from bunny_probe.runs.summary import RunSummary
@@ -39,7 +40,6 @@ __all__ = ["Answering", "RunSummary", "run_trials"]
 _ESTIMATE_TOLERANCE = 0.1
 # An open-loop schedule begins this long after the first prompt is ready, so that it does not begin late.
 _LEAD_NS = 50_000_000
-_SECONDS_BETWEEN_REPORTS = 0.2
 _RENDERED_AHEAD = 4  # prompts that wait for a worker
 
 
@@ -139,32 +139,31 @@ class _Run:
         self._recorder = Recorder(store, asyncio.get_running_loop())
         self._renderer = Renderer(render)
         self._queue: asyncio.Queue[_Item | None] = asyncio.Queue(min(limits.concurrency, _RENDERED_AHEAD))
-        self._under_way: dict[int, float] = {}
         self._settled = asyncio.Event()  # some reservation of the budget has been settled
         self._spent: BudgetSpent | None = None
-        self._reported = float("-inf")
 
     async def go(
         self, trials: Sequence[Trial], again: Collection[Outcome], schedule: Iterator[float] | None
     ) -> RunSummary:
         self._start = time.perf_counter()
         self._summary = RunSummary(len(trials))
-        self._tokens_total = sum(trial.probe.length_tokens or 0 for trial in trials)
         try:
             await self._recorder.write(lambda: self._store.add_trials(trials, self._endpoint.spec))
             pending = await self._recorder.write(
                 lambda: self._store.pending(trials, self._fingerprint, again=again)
             )
             self._summary.already = len(trials) - len(pending)
-            self._tokens_done = self._tokens_total - sum(trial.probe.length_tokens or 0 for trial in pending)
-            self._pace = Pace(pending)
-            self._report()
-            async with asyncio.TaskGroup() as group:
-                workers = min(self._limits.concurrency, len(pending))
-                group.create_task(self._feed(pending, schedule, workers))
-                for _ in range(workers):
-                    group.create_task(self._work())
-            self._report(always=True)
+            self._reporter = Reporter(self._progress, self._summary, trials, pending, self._limits)
+            self._reporter.report()
+            async with asyncio.TaskGroup() as beside:
+                reporting = beside.create_task(self._reporter.keep_reporting())
+                async with asyncio.TaskGroup() as group:
+                    workers = min(self._limits.concurrency, len(pending))
+                    group.create_task(self._feed(pending, schedule, workers))
+                    for _ in range(workers):
+                        group.create_task(self._work())
+                reporting.cancel()
+            self._reporter.report(always=True)
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
@@ -252,8 +251,8 @@ class _Run:
                     return None
                 self._settled.clear()  # others are under way, and may cost less than feared
                 await self._settled.wait()
-            self._under_way[key] = time.perf_counter()
-            item.in_flight = len(self._under_way)
+            self._reporter.under_way[key] = time.perf_counter()
+            item.in_flight = len(self._reporter.under_way)
             try:
                 exchanged = await self._endpoint.exchange(
                     rendered.messages,
@@ -265,7 +264,7 @@ class _Run:
                 attempt = exchanged.attempt
                 return exchanged
             finally:
-                del self._under_way[key]
+                del self._reporter.under_way[key]
                 self._budget.settle(reservation, attempt, rendered)
                 self._settled.set()
         finally:
@@ -288,8 +287,7 @@ class _Run:
     async def _unasked(self, trial: Trial, reason: str) -> None:
         await self._recorder.write(lambda: self._store.record_unasked(trial, self._fingerprint, reason))
         self._summary.unasked += 1
-        self._pace.settled(trial)
-        self._report()
+        self._reporter.settled(trial, asked=False)
 
     def _count(self, trial: Trial, attempt: Attempt) -> None:
         summary, timing = self._summary, attempt.timing
@@ -303,37 +301,14 @@ class _Run:
         if timing is not None:
             summary.invalid_timings += not timing.valid
             summary.worst_lag_s = max(summary.worst_lag_s, (timing.client_lag or 0) / 1e9)
-        if self._progress is not None:
-            self._pace.measured(trial, attempt)
+        self._reporter.attempted(trial, attempt)
 
     def _settle(self, trial: Trial, attempt: Attempt) -> None:
         self._summary.asked += 1
         self._summary.outcomes[attempt.outcome] += 1
         if attempt.outcome is Outcome.OUTPUT_BUDGET and not attempt.text.strip():
             self._summary.spent_on_reasoning += bool(attempt.reasoning or attempt.usage.reasoning_tokens)
-        self._tokens_done += trial.probe.length_tokens or 0
-        self._pace.settled(trial)
-        self._report()
-
-    def _report(self, *, always: bool = False) -> None:
-        summary, now = self._summary, time.perf_counter()
-        if self._progress is None or (not always and now - self._reported < _SECONDS_BETWEEN_REPORTS):
-            return
-        self._reported = now
-        failures = summary.asked - summary.answered
-        self._progress(
-            Progress(
-                done=summary.already + summary.asked,
-                total=summary.total,
-                failures=failures,
-                tokens_done=self._tokens_done,
-                tokens_total=self._tokens_total,
-                eta_s=self._pace.left(
-                    now - self._start, sum(now - begun for begun in self._under_way.values())
-                ),
-                note=self._note(failures),
-            )
-        )
+        self._reporter.settled(trial)
 
     def _of_the_client(self) -> dict[str, Any]:
         """What the run file keeps of this client's own part in the times."""
@@ -346,13 +321,6 @@ class _Run:
             "worst_lag_s": summary.worst_lag_s,
             "invalid_timings": summary.invalid_timings,
         }
-
-    def _note(self, failures: int) -> str:
-        if not failures:
-            return ""
-        thought = self._summary.spent_on_reasoning
-        why = f", {thought} of them spent on reasoning: allow it more tokens" if thought else ""
-        return f"{failures} without an answer{why}"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import re
+import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -151,6 +152,26 @@ def test_exit_code_1_is_a_verdict_and_nothing_else(
     assert done.returncode == code
     assert told in done.stderr
     assert "sk-abcdef" not in done.stderr
+
+
+@pytest.mark.parametrize("model", [(), ("--model", "m")])
+@pytest.mark.parametrize("command", ["run", "diagnose", "doctor"])
+def test_a_silent_endpoint_is_left_when_the_time_is_over(
+    cli: Cli, suite_file: Path, tmp_path: Path, command: str, model: tuple[str, ...]
+) -> None:
+    """It takes a connection and never answers: exit code 3, with the time that was waited and the way out."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        more = {
+            "run": (suite_file, "--run", tmp_path / "run.db"),
+            "diagnose": ("--suite", suite_file, "--out", tmp_path),
+            "doctor": (),
+        }
+        done = cli(command, *more[command], "--endpoint", url, *model, "--timeout", "0.3")
+    assert done.returncode == 3
+    told = " ".join((done.stdout + done.stderr).split())
+    assert "says nothing (no list of models within 0.3 s)" in told
+    assert "--timeout" in told
 
 
 def test_a_key_that_is_refused_is_told_and_never_shown(cli: Cli, suite_file: Path, tmp_path: Path) -> None:

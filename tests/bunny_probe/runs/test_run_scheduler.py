@@ -173,6 +173,39 @@ async def test_nobody_there_stops_soon(tmp_path: Path) -> None:
     assert counts(tmp_path / "r") == {"trials": 50, "attempts": 3, "observations": 0, "unasked": 0}
 
 
+async def test_a_silent_endpoint_is_told_while_it_is_waited_for_and_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note says how many requests wait and for how long; two that took all their time end the run."""
+    monkeypatch.setattr("bunny_probe.runs.reporting._SECONDS_BETWEEN_TICKS", 0.05)
+    monkeypatch.setattr("bunny_probe.runs.reporting._WORTH_TELLING_S", 0.1)
+    reports: list[Progress] = []
+    async with serve([30.0]) as server:
+        spec = EndpointSpec(server.url, "m", timeouts=Timeouts.of(0.3))
+        async with open_endpoint(spec) as endpoint:
+            with (
+                Store(tmp_path / "r") as store,
+                pytest.raises(
+                    EndpointUnreachable, match=r"says nothing \(no first byte within 0.3 s, .*--timeout"
+                ),
+            ):
+                await run_trials(store, endpoint, trials(9), render, retries=QUICK, progress=reports.append)
+    assert len(server.seen) == 2
+    assert "1 waiting, the oldest for 0 s" in {report.note for report in reports}
+    assert counts(tmp_path / "r")["observations"] == 0
+
+
+async def test_one_prompt_that_takes_too_long_is_tried_once_more(tmp_path: Path) -> None:
+    """Five times its limit would be an hour; the rest is asked meanwhile, the next run asks it again."""
+    async with Phantom(script=["none", "stall:30", "stall:30", "none"]) as phantom:
+        spec = EndpointSpec(phantom.url, phantom.model, timeouts=Timeouts.of(0.5))
+        async with open_endpoint(spec) as endpoint:
+            with Store(tmp_path / "r") as store:
+                summary = await run_trials(store, endpoint, trials(3), render, retries=Retries(base=0.01))
+    assert summary.outcomes == {Outcome.ANSWERED: 2, Outcome.TIMEOUT: 1}
+    assert (summary.attempts, summary.open) == (4, 1)
+
+
 async def test_an_endpoint_that_only_fails_stops_the_run(tmp_path: Path) -> None:
     """Five trials in a row without anything but server errors end the run instead of burning all of it."""
     async with serve(error_reply(500, {"error": {"message": "boom"}})) as server:
