@@ -21,10 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bunny_probe.campaign import Target, load_plan, observe, score_run
+from bunny_probe.campaign import load_plan, observe, score_run
 from bunny_probe.phantom import Behaviour, Latency, PhantomProcess
 from bunny_probe.releases import Side, judge, load_rules
 from bunny_probe.runs import frame
+from bunny_probe.targets import Target
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bunny_probe.bundled_engine import bundled_engine as bundled_engine
     from bunny_probe.campaign import Plan as Plan
-    from bunny_probe.campaign import Target as Target
     from bunny_probe.campaign import load_plan as load_plan
     from bunny_probe.campaign import observe as observe
     from bunny_probe.campaign import score_run as score_run
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from bunny_probe.runs import Store as Store
     from bunny_probe.runs import frame as frame
     from bunny_probe.scores import score as score
+    from bunny_probe.targets import Target as Target
     from bunny_probe.text import render as render
 
 __version__ = "0.1.0"
@@ -68,7 +68,7 @@ _HOMES = {
     "Score": "records",
     "Store": "runs",
     "Study": "reports",
-    "Target": "campaign",
+    "Target": "targets",
     "Trial": "records",
     "bundled_engine": "bundled_engine",
     "estimates": "estimates",

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bunny_probe.campaign import Status, Target, reach, renderer
 from bunny_probe.endpoints import Endpoint, open_endpoint
 from bunny_probe.endpoints.echo import echo
 from bunny_probe.errors import BunnyError, ProtocolError, UsageError, unknown_choice
 from bunny_probe.progress import Mode, progress
 from bunny_probe.records import Decoding, Message, Observation, Outcome, Probe, Rendered, Score
 from bunny_probe.scores import REMOTE_SCORERS
+from bunny_probe.targets import Status, Target, reach, renderer
 
 __all__ = ["judge_run"]
 

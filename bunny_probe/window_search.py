@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bunny_probe.campaign import Status, Target, reach, renderer
 from bunny_probe.endpoints import open_endpoint
 from bunny_probe.errors import RunError
 from bunny_probe.fits.adaptive import NextLength, Tried, WindowSearch
 from bunny_probe.progress import Mode, progress
 from bunny_probe.records import Trial
 from bunny_probe.suites import Entry
+from bunny_probe.targets import Status, Target, reach, renderer
 
 if TYPE_CHECKING:
     from bunny_probe.runs import RunSummary, Store

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bunny_probe.bundled_engine import bundled_engine
-from bunny_probe.campaign import ENGINE, Target, load_plan, observe, score_run
+from bunny_probe.campaign import load_plan, observe, score_run
 from bunny_probe.runs import frame
+from bunny_probe.targets import ENGINE, Target
 
 pytestmark = pytest.mark.model
 

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 
 from bunny_probe.bounds import Bounds
-from bunny_probe.campaign import Target
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
 from bunny_probe.cli.limits import bounds as make_bounds
 from bunny_probe.errors import UsageError, unknown_choice
+from bunny_probe.targets import Target
 
 if TYPE_CHECKING:
     from bunny_probe.campaign import Plan

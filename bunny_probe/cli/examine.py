@@ -13,7 +13,6 @@ from rich.status import Status
 from rich.table import Table
 
 from bunny_probe.bounds import Bounds
-from bunny_probe.campaign import Target, reach, renderer
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
 from bunny_probe.cli.limits import rate_of
@@ -21,6 +20,7 @@ from bunny_probe.cli.options import status
 from bunny_probe.endpoints import open_endpoint
 from bunny_probe.errors import EndpointError, UsageError
 from bunny_probe.records import Probe, Rendered
+from bunny_probe.targets import Target, reach, renderer
 
 if TYPE_CHECKING:
     from bunny_probe.endpoints.doctor import Diagnosis

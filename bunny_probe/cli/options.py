@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bunny_probe.campaign import Target
 from bunny_probe.errors import UsageError
+from bunny_probe.targets import Target
 
 __all__ = [
     "AllowInsecure",

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bunny_probe.bounds import Bounds, find_price, stated_price
-from bunny_probe.campaign import Target, reach
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
 from bunny_probe.cli.limits import bounds as make_bounds
 from bunny_probe.endpoints import Price, open_endpoint
+from bunny_probe.targets import Target, reach
 
 if TYPE_CHECKING:
     from bunny_probe.campaign import Plan

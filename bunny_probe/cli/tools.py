@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from bunny_probe.campaign import Target
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
 from bunny_probe.cli.options import status
 from bunny_probe.errors import UsageError
+from bunny_probe.targets import Target
 
 
 @app.command()

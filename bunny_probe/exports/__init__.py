@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bunny_probe.campaign import Target, load_plan, reach, renderer
+from bunny_probe.campaign import load_plan
 from bunny_probe.errors import RunError, UsageError
 from bunny_probe.exports.jsonl import jsonl
 from bunny_probe.outfile import check_outfile
 from bunny_probe.records import Probe, Rendered
+from bunny_probe.targets import Target, reach, renderer
 
 __all__ = ["FORMATS", "Line", "export_source"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from bunny_probe.campaign import Target
+from bunny_probe.targets import Target
 
 __all__ = ["child_environment", "scrub", "secret_values"]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from bunny_probe.campaign import ENGINE, Target
 from bunny_probe.errors import UsageError, unknown_choice
 from bunny_probe.records import content_hash
+from bunny_probe.targets import ENGINE, Target
 
 __all__ = ["ROOT", "Asked", "asked_endpoints", "folder_name"]
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bunny_probe.campaign import SETTLED_VARIABLE, Target
+from bunny_probe.campaign import SETTLED_VARIABLE
 from bunny_probe.progress import PROGRESS_VARIABLE
 from bunny_probe.releases.hygiene import child_environment
 from bunny_probe.releases.job import JOB, read_json
+from bunny_probe.targets import Target
 
 __all__ = ["Job", "run_jobs"]
 

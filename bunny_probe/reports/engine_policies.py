@@ -15,20 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bunny_probe.bundled_engine import run_engine
-from bunny_probe.campaign import (
-    ENGINE,
-    Plan,
-    Target,
-    load_plan,
-    observe,
-    reach,
-    renderer,
-    score_run,
-    trial_keys,
-)
+from bunny_probe.campaign import Plan, load_plan, observe, score_run, trial_keys
 from bunny_probe.errors import UsageError
 from bunny_probe.reports.position_recall import from_end
 from bunny_probe.reports.study import Study
+from bunny_probe.targets import ENGINE, Target, reach, renderer
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bunny_probe.campaign import Target, load_plan, observe, score_run, trial_keys
+from bunny_probe.campaign import load_plan, observe, score_run, trial_keys
+from bunny_probe.targets import Target
 
 if TYPE_CHECKING:
     import pandas as pd

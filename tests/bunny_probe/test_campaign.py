@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from bunny_probe.bounds import Bounds
-from bunny_probe.campaign import Target, load_plan, observe, score_run, trial_keys
+from bunny_probe.campaign import load_plan, observe, score_run, trial_keys
 from bunny_probe.errors import EndpointUnreachable, ModelNotFound, SuiteError, UsageError
 from bunny_probe.exports import export_source
 from bunny_probe.phantom import Behaviour, Phantom
 from bunny_probe.runs import Store, frame
+from bunny_probe.targets import Target
 
 
 def test_a_campaign_asks_scores_and_needs_nobody_afterwards(suite_file: Path, tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from bunny_probe.campaign import Target, load_plan, observe, score_run
+from bunny_probe.campaign import load_plan, observe, score_run
 from bunny_probe.errors import UsageError
 from bunny_probe.judging import judge_run
 from bunny_probe.phantom import Behaviour, Phantom
 from bunny_probe.runs import frame
+from bunny_probe.targets import Target
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bunny_probe.campaign import Target
 from bunny_probe.errors import RunError
 from bunny_probe.fits.adaptive import NextLength, WindowSearch
 from bunny_probe.phantom import Behaviour, Phantom
 from bunny_probe.runs import Store
+from bunny_probe.targets import Target
 from bunny_probe.window_search import search_window
 
 SEARCH = WindowSearch(shortest=400, longest=6400, width=1.0, budget=120_000)
