@@ -179,7 +179,12 @@ def _is_suite(path: Path) -> bool:
 
 
 def _table(loaded: Plan) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", title=f"{loaded.suite.name}: {loaded.suite.description}")
+    table = Table(
+        box=None,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+        title=f"{loaded.suite.name}: {loaded.suite.description}",
+    )
     table.title_justify = "left"
     for name in ("family", "task"):
         table.add_column(name)
