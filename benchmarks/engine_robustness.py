@@ -29,10 +29,10 @@ from typing import Any
 
 import httpx
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / "engine" / part) for part in ("", "server")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-import tiny_models  # noqa: E402
-from _engine_report import bar, report  # noqa: E402
+import tiny_models
+from _engine_report import bar, report
 
 PATIENCE = 30.0  # seconds until an answer counts as a hang
 ARCHITECTURES = ("llama", "qwen3", "gemma3")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run on the CPU; read when triton is imported
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `bunny-engine serve` does; before torch is imported
-sys.path.insert(0, str(Path(__file__).parent))
-
 import tiny_models
 import torch
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import judged
 
 from bunny_probe.records import Anchor
-from tests.bunny_probe.scores.helpers import judged
 
 RIGHT, SOUTH, EAST = "QX-4471", "ZP-9921", "KM-3310"
 PLANTED = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import judged
 
 from bunny_probe.scores.edits import EDITS, edit
-from tests.bunny_probe.scores.helpers import judged
 
 _SAYS = {
     "en": ["The code is QX-4471.", "QX-4471", "It is not ZP-9921 but QX-4471."],

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from judged import judged
 
 from bunny_probe.errors import UsageError
 from bunny_probe.scores.embedding import default_folder
 from bunny_probe.scores.encoder import Encoder, read_safetensors
-from tests.bunny_probe.scores.helpers import judged
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "dog", "ran", "away", "a", "##s", "."]
 

@@ -7,10 +7,10 @@ import importlib
 from typing import Any
 
 import pytest
+from judged import judged
 
 from bunny_probe.errors import MissingExtra
 from bunny_probe.scores import entities
-from tests.bunny_probe.scores.helpers import judged
 
 WANTED = ["Marta Halloran", "Chidi Okafor", "Pelikan Systems"]
 

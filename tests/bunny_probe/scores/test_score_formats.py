@@ -7,12 +7,12 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import judged
 
 from bunny_probe.errors import UsageError
 from bunny_probe.families.stress_format import catalogue
 from bunny_probe.scores.format import check_format
 from bunny_probe.scores.formats import CHECKERS
-from tests.bunny_probe.scores.helpers import judged
 
 INSTRUCTIONS = [*catalogue("en").values(), *catalogue("zh").values()]
 BY_CHECKER = {instruction.checker: instruction for instruction in INSTRUCTIONS}

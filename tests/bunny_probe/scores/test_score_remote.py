@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import answer_to, probe_of
 
 from bunny_probe.errors import UsageError
 from bunny_probe.records import Message, Outcome, Score
@@ -18,7 +19,6 @@ from bunny_probe.scores import REMOTE_SCORERS
 from bunny_probe.scores.judge import Judge, read_grade
 from bunny_probe.scores.likelihood import Likelihood
 from bunny_probe.scores.reward import Reward, request, reward_of
-from tests.bunny_probe.scores.helpers import answer_to, probe_of
 
 PROMPT = (Message("user", "What is the capital of France?"),)
 

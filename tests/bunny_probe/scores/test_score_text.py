@@ -7,10 +7,10 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import judged
 
 from bunny_probe.scores import SCORERS
 from bunny_probe.scores.text import fold, sentences, squeeze
-from tests.bunny_probe.scores.helpers import judged
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\\")))

@@ -7,12 +7,12 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import answer_to, judged, probe_of
 
 from bunny_probe.errors import UsageError
 from bunny_probe.records import Outcome
 from bunny_probe.scores import SCORERS, score
 from bunny_probe.scores.overlap import lcs_length
-from tests.bunny_probe.scores.helpers import answer_to, judged, probe_of
 
 _NEEDS = {
     "conflict": {"first": "30 days", "last": "45 days"},
