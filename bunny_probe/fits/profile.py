@@ -75,6 +75,8 @@ def _t(z: Floats, axis: Axis) -> Floats:
 
 _SHARES = np.array([-9.0, -3.0, -1.5, -0.5, 0.5, 1.5, 3.0, 7.0])  # of the floor in the fraction, as logits
 _STEEP = np.array([-4.0, -1.5, -0.3, 0.6, 1.4, 2.2, 3.0, 3.8, 4.8, 6.5, 9.0])
+# Fine in the slope: where a straight fall has reached its end the curve is flat and no step leads back, so that
+# there is a hill of its own between any two lengths at which it may end.
 _SHAPES: dict[str, tuple[Shape, Floats, tuple[tuple[float, float], ...]]] = {
     "power": (_power, np.zeros((1, 0)), ()),
     "exponential": (_exponential, np.linspace(-9, 9, 19)[:, None], ((-9.0, 12.0),)),
@@ -85,10 +87,10 @@ _SHAPES: dict[str, tuple[Shape, Floats, tuple[tuple[float, float], ...]]] = {
     ),
     "piecewise": (
         _piecewise,
-        np.array([-9.0, -2, -1, -0.3, 0.3, 0.8, 1.4, 2, 3, 4, 6])[:, None],
+        np.array([-9.0, -2.5, -1.2, -0.5, *np.arange(0.0, 6.1, 0.25)])[:, None],
         ((-9.0, 9.0),),
     ),
-    "knee": (_knee, np.log([0.001, 0.02, 0.05, 0.12, 0.25, 0.5, 1.0, 2.5, 8.0, 40.0])[:, None], ((-6.9, 4.1),)),
+    "knee": (_knee, np.log(np.geomspace(0.001, 40.0, 48))[:, None], ((-6.9, 4.1),)),
 }
 
 
