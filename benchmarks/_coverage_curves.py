@@ -22,7 +22,7 @@ COURSES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {
     "no decay": (lambda x: np.full(np.shape(x), 0.9), SHORT),
     "logistic, window 12,000": (lambda x: 0.95 / (1 + (x / 30_000.0) ** 1.6), SHORT),
     "knee at 8,192": (lambda x: 0.92 * (1 - 0.16 * np.maximum(np.log2(x / 8192), 0)), SHORT),
-    # None of these shaped the method; none but the second is among its five curves.
+    # None of these shaped the method; none but "to a floor" is among its five curves.
     "held out: linear in tokens": (lambda x: 0.9 - 0.6 * np.asarray(x) / 131_072, SHORT),
     "held out: to a floor of 0.4": (lambda x: 0.4 + 0.55 / (1 + (x / 12_000) ** 2.5), MANY),
     "held out: two slopes": (
@@ -33,6 +33,8 @@ COURSES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {
         lambda x: 0.9 - 0.35 * np.exp(-(np.log2(x / 16_384) ** 2)),
         SHORT,
     ),
+    "held out: ever faster": (lambda x: 0.92 * (1 - 0.6 * (np.asarray(x) / 131_072) ** 1.7), SHORT),
+    "held out: two steps": (lambda x: np.where(x < 6000, 0.95, np.where(x < 40_000, 0.75, 0.4)), SHORT),
 }
 
 
@@ -148,4 +150,5 @@ def knee(name: str, documents: int, campaigns: int, seed: int) -> list[Held]:
 KNEES = {
     "4,096, gentle": (4096.0, 0.12, 0.92), "8,192, steep": (8192.0, 0.3, 0.95),
     "20,000": (20_000.0, 0.25, 0.9), "2,500, low": (2500.0, 0.15, 0.7),
+    "held out: 12,000, very steep": (12_000.0, 0.45, 0.93),
 }  # fmt: skip

@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 # Distances below this are one distance: the question and the template stand between the fact and the end.
 NEAREST = 32.0
 
+_LEAD = 2.0  # of the cells' AICc, from which on it is told; less is common where a curve is right
+
 
 @dataclass(frozen=True, slots=True)
 class LengthCell:
@@ -160,7 +162,7 @@ class Decay:
         end = int(np.searchsorted(drawn, axis.high))
         half = ensemble.crossing(float(halved), float(half_low), float(half_high))
         rows = ensemble.rows()
-        notes = warnings_of(rows[0], cells)
+        notes = warnings_of(ensemble, rows[0], cells)
         return DecayFit(
             status="censored" if half.censored else "ok",
             reason=notes,
@@ -237,13 +239,18 @@ def length_cells(xs: Floats, cells: Cells, level: float) -> tuple[LengthCell, ..
     )
 
 
-def warnings_of(best: ModelRow, cells: Cells) -> str:
+def warnings_of(ensemble: Ensemble, best: ModelRow, cells: Cells) -> str:
     """What a reader must know before trusting the curve; empty when nothing."""
     notes = []
     if best.misfit_p is not None and best.misfit_p < 0.01:
         notes.append(
             f"no curve fits well (p = {best.misfit_p:.2g} for the best): read the cells; the intervals "
             "are as wide as the curve is wrong"
+        )
+    elif float(ensemble.lead) > _LEAD:
+        notes.append(
+            f"the cells tell more than any curve (AICc lower by {float(ensemble.lead):.1f}): the score may "
+            "rise somewhere, as no curve does; the band takes the cells in"
         )
     if np.nansum(cells.total) == 0:
         notes.append("not a single hit")

@@ -5,12 +5,17 @@ Dauncey, Kenzie, Wardle and Davies 2015, JINST 10 P04015): a curve that is Δ wo
 the values it reaches within (threshold - Δ). Curves that lost narrowly so still widen the interval. Averaging
 over curves by weights instead (Fletcher and Turek 2012) can cover far less than it says (Kabaila, Welsh and
 Abeysekera 2016).
+
+No curve rises. The cells alone, one share a position, are therefore one model more for the curve's values:
+their intervals shrink by what AICc puts them behind the best curve, and where they are ahead the band takes
+them in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +39,10 @@ _PENALTY = 1.0
 
 # All curves fall or stay: they cannot rise. Where the truth is flat, as before a cliff, the profile's deviance
 # is then heavier tailed than a chi-square with one degree of freedom (Robertson, Wright and Dykstra 1988). One
-# factor on the threshold stands for that. A crossing is a ratio of two estimates and needs more room when the
-# trials are few. The coverage benchmark tells what both are worth, on curves of this set and on others.
-_WIDEN = 1.17
-_CROSSING = (1.10, 2.0)  # factor for crossings: first + second / √trials
+# factor on the threshold stands for that. A crossing or a parameter is a ratio of estimates: it needs more room
+# where trials are few. The coverage benchmark tells what both are worth, on curves of this set and on others.
+_WIDEN = 1.05
+_CROSSING = (1.05, 2.0)  # factor for these: first + second / √trials
 
 _MISFIT = 0.01  # chance of a worse fit under which no curve is believed: intervals then widen by what is missed
 
@@ -67,15 +72,16 @@ class Ensemble:
     maxima: tuple[Maximum, ...]
     aicc: Floats  # (..., models)
     wall: Floats  # (...) threshold of a likelihood region, before the factors above
+    excess: Floats  # (...) by how much it grows where no curve fits, else 1
     behind: Floats  # (..., models) deviance by which each curve is behind the others
+    lead: Floats  # (...) AICc of the best curve over that of the cells alone: above 0, no curve describes them
     trials: Floats  # (...)
-    astray: npt.NDArray[np.bool_]  # (...) no curve fits
     level: float
 
     @property
     def thresholds(self) -> Floats:
         """Of each curve's region, (..., models)."""
-        return np.asarray(_WIDEN * self.wall[..., None] - self.behind)
+        return np.asarray(_WIDEN * (self.wall * self.excess)[..., None] - self.behind)
 
     @property
     def best(self) -> npt.NDArray[np.int64]:
@@ -92,7 +98,7 @@ class Ensemble:
         index = [m.curve.name for m in self.maxima].index(model)
         return replace(
             self, maxima=(self.maxima[index],), aicc=self.aicc[..., [index]],
-            behind=np.zeros((*self.wall.shape, 1)),
+            behind=np.zeros((*self.wall.shape, 1)), lead=np.full(self.wall.shape, -np.inf),
         )  # fmt: skip
 
     def values(self, at: Floats) -> tuple[Floats, Floats]:
@@ -104,14 +110,13 @@ class Ensemble:
             return value_region(some, self.axis, self.x, k, n, wall, at)
 
         low, high = self._envelope(of, (at.size,), self.thresholds)
-        if self.astray.any():  # then the band takes in what the cells alone say
-            cells = wilson(self.k, self.n, self.level, z=critical(self.level))
-            place, known = np.log(at), np.log(self.x)
-            for i in np.ndindex(self.astray.shape):
-                if self.astray[i]:
-                    low[i] = np.minimum(low[i], np.interp(place, known, cells[0][i]))
-                    high[i] = np.maximum(high[i], np.interp(place, known, cells[1][i]))
-        return low, high
+        room = self.wall + np.minimum(self.lead, 0.0)
+        z: Any = np.sqrt(np.maximum(room, 0.0))[..., None]  # one a data set, where a fit has one for all
+        cells = wilson(self.k, self.n, z=z)
+        between = np.stack([np.interp(np.log(at), np.log(self.x), one) for one in np.eye(self.x.size)])
+        below, above = cells[0] @ between, cells[1] @ between
+        use = (room > 0)[..., None]
+        return np.where(use, np.minimum(low, below), low), np.where(use, np.maximum(high, above), high)
 
     def crossings(self, fraction: float) -> tuple[Floats, Floats]:
         """Lowest and highest ln(x) at which a curve leaves `fraction` of its base; inf: beyond. (...) each."""
@@ -142,10 +147,10 @@ class Ensemble:
 
     @property
     def _wide(self) -> Floats:
-        """Thresholds for crossings."""
+        """Thresholds for crossings and parameters."""
         first, second = _CROSSING
         factor = first + second / np.sqrt(np.maximum(self.trials, 1.0))
-        return np.asarray((factor * self.wall)[..., None] - self.behind)
+        return np.asarray((factor * self.wall * self.excess)[..., None] - self.behind)
 
     def _envelope(self, of: _Part, tail: tuple[int, ...], thresholds: Floats) -> tuple[Floats, Floats]:
         """The widest of the curves' regions; `of` gives those of curve i for the data sets in `use`."""
@@ -170,7 +175,7 @@ class Ensemble:
         (maximum,) = self.maxima
         curve = maximum.curve
         return extremes(
-            curve, self.axis, self.x, self.k, self.n, maximum.theta, self.thresholds[..., 0],
+            curve, self.axis, self.x, self.k, self.n, maximum.theta, self._wide[..., 0],
             lambda theta: quantities(curve, theta),
         )  # fmt: skip
 
@@ -233,15 +238,23 @@ def fit_curves(
     maxima = tuple(maximise(curve, axis, x, k, n) for curve in curves)
     sizes = np.array([curve.size for curve in curves], dtype=float)
     fits = np.stack([m.log_likelihood for m in maxima], axis=-1)
-    spare = np.maximum(np.asarray(size, dtype=float)[..., None] - sizes - 1, 1.0)
-    aicc = -2 * fits + 2 * sizes + 2 * sizes * (sizes + 1) / spare
+    size = np.asarray(size, dtype=float)
+    aicc = _aicc(fits, sizes, size[..., None])
     wall = np.vectorize(lambda d: critical(level, d) ** 2)(np.asarray(df, dtype=float))
-    chosen = aicc.argmin(axis=-1)
-    deviance = 2 * (saturated(k, n) - np.take_along_axis(fits, chosen[..., None], axis=-1)[..., 0])
+    chosen, top = aicc.argmin(axis=-1), saturated(k, n)
+    deviance = 2 * (top - np.take_along_axis(fits, chosen[..., None], axis=-1)[..., 0])
     excess = dispersion(deviance, x.size - sizes[chosen])
+    lead = aicc.min(axis=-1) - _aicc(top, float(x.size), size)
     return Ensemble(
-        axis, x, k, n, maxima, aicc, wall * excess, _behind(fits, sizes), n.sum(axis=-1), excess > 1, level
-    )
+        axis, x, k, n, maxima, aicc, np.broadcast_to(wall, excess.shape), excess, _behind(fits, sizes),
+        np.where(excess > 1, np.maximum(lead, 0.0), lead), n.sum(axis=-1), level,
+    )  # fmt: skip
+
+
+def _aicc(log_likelihood: Floats, parameters: Floats | float, size: Floats) -> Floats:
+    """Akaike's criterion for few trials (Hurvich and Tsai 1989)."""
+    spare = np.maximum(size - parameters - 1, 1.0)
+    return np.asarray(-2 * log_likelihood + 2 * parameters * (1 + (parameters + 1) / spare))
 
 
 def dispersion(deviance: Floats, df: Floats) -> Floats:
@@ -258,9 +271,11 @@ def dispersion(deviance: Floats, df: Floats) -> Floats:
 
 
 def _behind(fits: Floats, sizes: Floats) -> Floats:
-    """How far each curve is behind the others, in deviance: each parameter more is worth `_PENALTY`."""
+    """How far each curve is behind the others, in deviance: each parameter more is worth `_PENALTY`, and so is
+    another shape of as many, which gains by chance too.
+    """
     ahead = 2 * (fits[..., None, :] - fits[..., :, None])  # of column over row
-    more = np.maximum(sizes[None, :] - sizes[:, None], 0.0)
+    more = np.maximum(sizes[None, :] - sizes[:, None], 1.0)
     return np.asarray(np.maximum(ahead - _PENALTY * more, 0.0).max(axis=-1))
 
 

@@ -80,7 +80,7 @@ class Unreferenced:
         rows = ensemble.rows()
         rising = rows[0].model == "exponential"
         bounded = low[1] > 0.005
-        notes = [warnings_of(rows[0], cells)]
+        notes = [warnings_of(ensemble, rows[0], cells)]
         start = Estimate(float(value[0]), max(float(low[0]), 0.0), float(high[0]), n, m, self.level)
         if np.exp(value[2]) < axis.low:
             notes.append(f"the rise is over before the first probed position, {axis.low:,.0f} tokens")

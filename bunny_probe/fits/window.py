@@ -128,7 +128,7 @@ class Window:
         alone = {name: float(np.exp(at)) if at <= end else None for name, at in each.items()}
         return WindowFit(
             status="censored" if window.censored else "ok",
-            reason=warnings_of(rows[0], cells),
+            reason=warnings_of(ensemble, rows[0], cells),
             axis=self.axis,
             fraction=self.fraction,
             window=window,

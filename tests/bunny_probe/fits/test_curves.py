@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from bunny_probe.fits.curves import CURVES, Axis
 from bunny_probe.fits.ensemble import fit_curves
 from bunny_probe.fits.likelihood import extremes, maximise, saturated
-from bunny_probe.fits.proportions import critical
+from bunny_probe.fits.proportions import critical, wilson
 
 AXIS = Axis(1024.0, 131072.0)
 X = np.geomspace(AXIS.low, AXIS.high, 8)
@@ -150,7 +150,53 @@ def test_profile_intervals_reach_what_a_random_search_reaches(name, k):
         assert low == np.inf or low >= min(seen.min() - 0.35, np.log(axis.low))
     low, high = ensemble.values(X)
     seen = curve.evaluate(found, axis.z(X), axis.t(X))[0]
-    assert np.all(low <= seen.min(axis=0) + 4e-3)
-    assert np.all(high >= seen.max(axis=0) - 4e-3)
+    assert np.all(low <= seen.min(axis=0) + 6e-3)
+    assert np.all(high >= seen.max(axis=0) - 6e-3)
     assert np.all(high <= seen.max(axis=0) + 0.12)
     assert np.all(low >= seen.min(axis=0) - 0.12)
+
+
+def test_the_knee_of_a_steep_fall_is_not_lost_where_the_curve_is_flat_again():
+    """Past the end of its fall the curve is flat and shows no way back: what is as likely stays in."""
+    k, n = np.array([96.0, 95, 96, 93, 61, 29, 7, 0]), np.full(8, 100.0)
+    ensemble = fit_curves(X, k, n, level=0.95, size=800)
+    low, high = (float(v) for v in ensemble.knee())
+    z = AXIS.z(X)
+    base, slope = np.meshgrid(np.linspace(0.9, 0.99, 60), np.geomspace(0.3, 0.6, 120), indexing="ij")
+
+    def best_at(knee):
+        share = np.maximum(1 - slope[..., None] * np.maximum(z - np.log(knee / AXIS.low), 0), 1e-3)
+        p = base[..., None] * share
+        return float((k * np.log(p) + (n - k) * np.log1p(-p)).sum(axis=-1).max())
+
+    top = float(ensemble.only("piecewise").chosen.log_likelihood)
+    allowed = [knee for knee in np.geomspace(5000, 11_000, 40) if 2 * (top - best_at(knee)) < 3.84]
+    assert low <= np.log(min(allowed))
+    assert high >= np.log(max(allowed))
+    assert np.log(8192) <= high
+
+
+def _band(shares, documents):
+    k = np.round(documents * np.array(shares))
+    return fit_curves(X, k, np.full(8, float(documents)), level=0.95, size=8 * documents)
+
+
+def test_a_dip_that_recovers_is_in_the_band():
+    """No curve rises, so where the cells do the band takes in what they say, and says that it does."""
+    dip = _band([0.9, 0.9, 0.85, 0.6, 0.6, 0.85, 0.9, 0.9], 40)
+    low, high = dip.values(X)
+    assert dip.lead > 2
+    assert high[-1] > 0.9
+    assert low[3] < 0.6
+    assert np.all(high - low < 0.5)  # and it still says something
+
+
+def test_the_cells_add_nothing_where_a_curve_describes_them():
+    """On a fall that the curves know the band is theirs: the cells' share of it shrinks to nothing."""
+    fall = _band([0.95, 0.94, 0.9, 0.82, 0.68, 0.5, 0.3, 0.17], 40)
+    low, high = fall.values(X)
+    assert fall.lead < -4
+    alone = fall.only("logistic").values(X)
+    assert np.all(low <= alone[0] + 0.02)
+    cells = wilson(fall.k, fall.n)
+    assert np.all((high - low)[2:-2] < (cells[1] - cells[0])[2:-2])

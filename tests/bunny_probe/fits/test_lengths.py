@@ -163,7 +163,7 @@ def test_graded_scores_keep_their_mean_and_their_own_spread():
 
 def test_the_unreferenced_share_is_the_one_simulated(campaign):
     """a, b and 1/k lie in their intervals when the misses follow the curve."""
-    fit = fits.Unreferenced()(
+    fit = fits.Unreferenced(level=0.99)(
         campaign(
             lambda x, d: 1 - (0.1 + 0.5 * (1 - np.exp(-x * d / 6000))), lengths=(4096, 16384, 32768),
             depths=tuple(np.linspace(0.05, 1, 12)), documents=120,
