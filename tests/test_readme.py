@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from bunny_probe.cli import app, commands, examine, release, tools
+from bunny_probe.cli import app, commands, examine, planning, release, releases, tools
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 def test_every_command_is_in_the_readme() -> None:
     """A command that nobody can find does not exist."""
-    assert {commands, examine, release, tools}  # they register the commands
+    assert {commands, examine, planning, release, releases, tools}  # they register the commands
     names = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert len(names) >= 14
     assert [name for name in names if f"bunny-probe {name}" not in README] == []

@@ -32,7 +32,7 @@ _INTERRUPTED = "interrupted; what was gathered is kept, the same command goes on
 
 def main() -> None:
     """The entry point `bunny-probe`: an expected error is one line on stderr and its exit code."""
-    from bunny_probe.cli import commands, examine, planning, release, tools  # noqa: F401  registers them
+    from bunny_probe.cli import commands, examine, planning, release, releases, tools  # noqa: F401  to register
 
     try:
         app()

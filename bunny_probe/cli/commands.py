@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from bunny_probe.runs import RunSummary
 
 _ON_A_CLOCK = 512  # requests under way at most, in an open loop without a stated concurrency
-PROFILES = {"quick": "diagnose-quick", "standard": "diagnose-standard"}
 
 _out = Console(soft_wrap=True, highlight=False)
 _err = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -56,7 +54,7 @@ def run(
     scored = score_run(run_file)
     summary = _summary(loaded, observed.endpoint, run_file, observed.summary, scored)
     if as_json:
-        _print_json(summary)
+        opt.print_json(summary)
     else:
         _print_summary(summary)
 
@@ -83,9 +81,9 @@ def diagnose(
     from bunny_probe.resources import resource_dir
     from bunny_probe.runs import estimate
 
-    if profile not in PROFILES:
-        raise UsageError(unknown_choice("profile", profile, PROFILES))
-    loaded = load_plan(suite or PROFILES[profile])
+    if profile not in opt.PROFILES:
+        raise UsageError(unknown_choice("profile", profile, opt.PROFILES))
+    loaded = load_plan(suite or opt.PROFILES[profile])
     folder = out or Path("reports") / loaded.suite.name
     run_file, notebook, report = folder / "run.db", folder / "report.ipynb", folder / "report.html"
     told = estimate(loaded.trials)
@@ -107,7 +105,7 @@ def diagnose(
     summary = _summary(loaded, observed.endpoint, run_file, observed.summary, scored)
     summary["report"] = str(report)
     if as_json:
-        _print_json(summary)
+        opt.print_json(summary)
     else:
         _print_summary(summary)
         _out.print(f"[bold]report:[/bold] {report.resolve()}")
@@ -121,7 +119,7 @@ def fit(run_file: opt.RunFile, as_json: opt.Json = False) -> None:
     found = estimates(run_file)
     opt.tell_gaps(run_file)
     if as_json:
-        _print_json(
+        opt.print_json(
             {name: {key: result.to_json() for key, result in part.items()} for name, part in found.items()}
         )
         return
@@ -237,7 +235,3 @@ def _print_summary(summary: dict[str, Any]) -> None:
             markup=False,
         )
     _out.print(f"run: {summary['run']}", markup=False)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -69,7 +68,7 @@ def doctor(
         except OSError as error:
             status(f"the record of what was found could not be kept: {error}")
     if as_json:
-        typer.echo(json.dumps({**asdict(found), "usable": found.usable}, ensure_ascii=False, allow_nan=False))
+        opt.print_json({**asdict(found), "usable": found.usable})
     else:
         table = Table(
             "step", "", "what was seen", "what to do", box=None, header_style="bold", title=found.endpoint
@@ -131,7 +130,7 @@ def load(
 
         rows = run_sync(measure)
     if as_json:
-        typer.echo(json.dumps([{**asdict(row), "error_rate": row.error_rate} for row in rows]))
+        opt.print_json([{**asdict(row), "error_rate": row.error_rate} for row in rows])
         return
     table = Table(box=None, header_style="bold", title=f"{spec.name}: seconds, 95 % intervals in brackets")
     table.title_justify = "left"

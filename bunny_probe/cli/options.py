@@ -16,6 +16,8 @@ from bunny_probe.errors import UsageError
 from bunny_probe.targets import Target
 
 __all__ = [
+    "PROFILES",
+    "ROOT",
     "AllowInsecure",
     "Concurrency",
     "Dialect",
@@ -27,10 +29,13 @@ __all__ = [
     "ModelName",
     "ReasoningTokens",
     "RunFile",
+    "Runs",
     "SuiteName",
     "Timeout",
     "Tokenizer",
     "duration",
+    "pairs",
+    "print_json",
     "status",
     "takes",
     "target",
@@ -38,9 +43,12 @@ __all__ = [
 ]
 
 _WHO, _HOW = "Endpoint", "How"
+PROFILES = {"quick": "diagnose-quick", "standard": "diagnose-standard"}  # name → suite
+ROOT = Path("papermill_runs")
 
 SuiteName = Annotated[str, typer.Argument(help="A bundled suite or the path of a TOML file.")]
 RunFile = Annotated[Path, typer.Argument(help="A run file.", show_default=False)]
+Runs = Annotated[Path, typer.Option("--runs", help="The folder of all releases.")]
 EndpointUrl = Annotated[
     str,
     typer.Option(
@@ -154,7 +162,7 @@ def target(
     Raises UsageError for a malformed header or field, and for a tokenizer that is not there.
     """
     fields: dict[str, Any] = {}
-    for name, value in _pairs("--field", field):
+    for name, value in pairs("--field", field):
         try:
             fields[name] = json.loads(value)
         except ValueError:
@@ -166,7 +174,7 @@ def target(
         model=model,
         dialect=dialect,
         key_env=key_env or None,
-        headers=dict(_pairs("--header", header)),
+        headers=dict(pairs("--header", header)),
         options=fields,
         tokenizer=tokenizer or None,
         reasoning_tokens=reasoning_tokens,
@@ -177,7 +185,8 @@ def target(
     return made
 
 
-def _pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
+def pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:
+    """The parts of NAME=VALUE, as often as it was given. Raises UsageError."""
     for item in given or []:
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
@@ -237,6 +246,11 @@ def tell_gaps(*run_files: Path) -> None:
 def status(text: str) -> None:
     """A line about the work, for a person: dim, on stderr."""
     Console(stderr=True, soft_wrap=True, highlight=False).print(text, style="dim", markup=False)
+
+
+def print_json(value: Any) -> None:
+    """One line for a program."""
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def duration(seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,7 +63,7 @@ def plan(
         rate=bounds.rate,
     )
     if as_json:
-        print(json.dumps(_as_json(loaded, told, bounds), ensure_ascii=False, allow_nan=False))
+        opt.print_json(_as_json(loaded, told, bounds))
         return
     _out.print(_table(loaded))
     for line in _lines(told, bounds, prefill_rate, decode_rate, concurrency):
@@ -165,7 +164,7 @@ def _list_suites(as_json: bool) -> None:
 
     suites = {name: load(path).description for name, path in bundled().items() if _is_suite(path)}
     if as_json:
-        print(json.dumps(suites, ensure_ascii=False))
+        opt.print_json(suites)
         return
     listing = Table("suite", "asks", box=None, header_style="bold")
     for name, description in suites.items():
