@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from bunny_probe.measures import Difference, Measured, amount
-from bunny_probe.plots.moves import Move, move_dots
+from bunny_probe.measures import amount
+from bunny_probe.plots.moves import move_dots
 from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
 from bunny_probe.reports.regression_case import Against, Moved, Regression, open_regression
+from bunny_probe.reports.regression_wording import (
+    TIMES,
+    advice,
+    as_frame,
+    base,
+    dot,
+    interval,
+    now,
+    phrase,
+    quality_title,
+    row,
+    speed_title,
+)
 from bunny_probe.reports.wording import clip
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "Against",
@@ -28,8 +35,6 @@ __all__ = [
     "visible",
 ]
 
-_TIMES = ("ttft_p50", "ttft_p95", "latency_p50", "latency_p95")
-
 
 # ── sections ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -40,15 +45,15 @@ def headline(case: Regression) -> None:
     if case.frame["model"].str.startswith("phantom").any():
         markdown("**The phantom answered, a simulated endpoint: these are no results of a model.**")
     shown = [case.values[name] for name in ("recall", "answered_share", "latency_p95") if name in case.values]
-    tiles(Tile(told.title, amount(told.value, told.unit), _interval(told)) for told in shown)
+    tiles(Tile(told.title, amount(told.value, told.unit), interval(told)) for told in shown)
     if not case.against:
         finding(
             "There is no earlier release of this endpoint to compare with: these numbers are the first.",
             "Run the next release under the same endpoint name, or pin this one as the baseline.",
             tone="unsure",
         )
-        rows = [_now(told) for told in case.values.values() if told.n]
-        table(_as_frame(rows), "The numbers of this release", text_columns=["metric", "of"])
+        rows = [now(told) for told in case.values.values() if told.n]
+        table(as_frame(rows), "The numbers of this release", text_columns=["metric", "of"])
     for other in case.against:
         _verdict_on(case, other)
 
@@ -59,7 +64,7 @@ def _verdict_on(case: Regression, other: Against) -> None:
         finding(f"Against the {other.name}: no comparison, {other.compared.reason}.", tone="refused")
         return
     parts = [
-        f"{word}: {', '.join(map(_phrase, moves))}"
+        f"{word}: {', '.join(map(phrase, moves))}"
         for word, moves in (("worse", worse), ("better", better))
         if moves
     ]
@@ -71,7 +76,7 @@ def _verdict_on(case: Regression, other: Against) -> None:
     finding(
         f"Against the {other.name}, {len(other.moves)} numbers compared, corrected for how many: "
         f"{'; '.join(parts)}.",
-        _advice(worse, better),
+        advice(worse, better),
         tone="bad" if worse else "plain",
     )
 
@@ -80,11 +85,11 @@ def quality(case: Regression) -> None:
     """What it says: recall, windows, wrong anchors, stress."""
     for other in case.against:
         shares = [m for m in other.moves if m.difference.after.unit == "share"]
-        moves = [_dot(m, 100.0) for m in shares if m.difference.value is not None]
+        moves = [dot(m, 100.0) for m in shares if m.difference.value is not None]
         plot(
             lambda width, moves=moves, other=other: move_dots(  # type: ignore[misc]
                 moves,
-                title=_quality_title(other),
+                title=quality_title(other),
                 unit="points",
                 margin=100 * case.margin,
                 note=f"this release minus the {other.name}, {case.level:.0%} intervals; "
@@ -92,9 +97,9 @@ def quality(case: Regression) -> None:
                 width=width,
             )
         )
-        rows = [_row(m) for m in other.moves if m.difference.measure not in _TIMES]
+        rows = [row(m) for m in other.moves if m.difference.measure not in TIMES]
         table(
-            _as_frame(rows),
+            as_frame(rows),
             f"This release against the {other.name}: value, difference with {case.level:.0%} interval, "
             "corrected p and verdict",
             text_columns=["metric", "verdict", "why not"],
@@ -108,22 +113,22 @@ def quality(case: Regression) -> None:
 def speed(case: Regression) -> None:
     """How fast it says it, and whether speed was bought with quality."""
     for other in case.against:
-        times = [m for m in other.moves if m.difference.measure in _TIMES and m.difference.value is not None]
+        times = [m for m in other.moves if m.difference.measure in TIMES and m.difference.value is not None]
         if not times:
             finding(f"Against the {other.name}: no times to compare.", tone="refused")
             continue
-        dots = [_dot(m, 100.0 / _base(m.difference)) for m in times if _base(m.difference) > 0]
+        dots = [dot(m, 100.0 / base(m.difference)) for m in times if base(m.difference) > 0]
         plot(
             lambda width, dots=dots, other=other: move_dots(  # type: ignore[misc]
                 dots,
-                title=_speed_title(other),
+                title=speed_title(other),
                 unit="% of the time before (less is faster)",
                 note=f"this release minus the {other.name}; {case.level:.0%} intervals, bootstrap of documents",
                 width=width,
             )
         )
         table(
-            _as_frame([_row(m) for m in times]),
+            as_frame([row(m) for m in times]),
             f"Times against the {other.name}",
             text_columns=["metric", "verdict"],
         )
@@ -131,7 +136,7 @@ def speed(case: Regression) -> None:
 
 
 def _trade(other: Against) -> None:
-    faster = [m for m in other.named("better") if m.difference.measure in _TIMES]
+    faster = [m for m in other.named("better") if m.difference.measure in TIMES]
     lost = [m for m in other.named("worse") if m.difference.after.unit in ("share", "tokens")]
     doubtful = [
         m
@@ -140,15 +145,15 @@ def _trade(other: Against) -> None:
     ]
     if faster and lost:
         finding(
-            f"Faster but worse than the {other.name}: {', '.join(map(_phrase, faster))}, at the price of "
-            f"{', '.join(map(_phrase, lost))}.",
+            f"Faster but worse than the {other.name}: {', '.join(map(phrase, faster))}, at the price of "
+            f"{', '.join(map(phrase, lost))}.",
             "Do not read the speed without the loss: a smaller or more compressed model answers like this.",
             tone="bad",
         )
     elif faster and doubtful:
         finding(
             f"Faster than the {other.name}, and whether it is worse is undecided: "
-            f"{', '.join(map(_phrase, doubtful))}.",
+            f"{', '.join(map(phrase, doubtful))}.",
             "Ask more documents before this speed is taken for a gift.",
             tone="unsure",
         )
@@ -198,7 +203,7 @@ def visible(case: Regression) -> None:
         ]
         if rows:
             table(
-                _as_frame(rows),
+                as_frame(rows),
                 f"Score differences to the {other.name} that would have been seen four times in five",
                 text_columns=["question"],
             )
@@ -245,94 +250,3 @@ def method(case: Regression) -> None:
         "among the numbers of a kind (what it says, how fast); *undecided*: neither. Sameness of models: "
         "permutation test on the answers' n-grams and the first token's distribution within probes."
     )
-
-
-# ── words ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _phrase(move: Moved) -> str:
-    told = move.difference
-    if told.value is None:
-        return f"{told.after.title} ({told.reason})"
-    unit = told.after.unit
-    low, high = amount(told.low, unit, signed=True, bare=True), amount(told.high, unit, signed=True)
-    return f"{told.after.title} {amount(told.value, unit, signed=True)} [{low}, {high}]"
-
-
-def _advice(worse: Sequence[Moved], better: Sequence[Moved]) -> str:
-    if any(move.difference.after.unit == "share" for move in worse):
-        return "Look at the answers that were lost, below, before this release goes out."
-    if worse:
-        return "Check that the endpoint was as busy as before: times are compared as they were measured."
-    if better:
-        return "Nothing was shown to be worse; what is undecided needs more documents, not more trust."
-    return "Nothing was shown to have moved."
-
-
-def _quality_title(other: Against) -> str:
-    shares = [m for m in other.moves if m.difference.after.unit == "share"]
-    worse = [m for m in shares if m.verdict == "worse"]
-    better = [m for m in shares if m.verdict == "better"]
-    if worse:
-        return f"{len(worse)} of {len(shares)} shares got worse against the {other.name}"
-    if better:
-        return f"{len(better)} of {len(shares)} shares got better against the {other.name}"
-    return f"No share was shown to move against the {other.name}"
-
-
-def _speed_title(other: Against) -> str:
-    times = [m for m in other.moves if m.difference.measure in _TIMES]
-    slower, faster = (sum(m.verdict == word for m in times) for word in ("worse", "better"))
-    if slower:
-        return f"{slower} of {len(times)} times got longer against the {other.name}"
-    if faster:
-        return f"{faster} of {len(times)} times got shorter against the {other.name}"
-    return f"No time was shown to move against the {other.name}"
-
-
-def _dot(move: Moved, scale: float) -> Move:
-    told = move.difference
-    value = told.value or 0.0
-    low, high = value if told.low is None else told.low, value if told.high is None else told.high
-    return Move(told.after.title, scale * value, scale * low, scale * high, move.verdict, told.n)
-
-
-def _base(told: Difference) -> float:
-    return told.before.value or 0.0
-
-
-def _row(move: Moved) -> dict[str, object]:
-    told, unit = move.difference, move.difference.after.unit
-    low, high = amount(told.low, unit, signed=True, bare=True), amount(told.high, unit, signed=True, bare=True)
-    cells = {
-        "before": told.before.text(),
-        "now": told.after.text(),
-        "difference": amount(told.value, unit, signed=True),
-        "interval": "—" if told.low is None else f"{low} to {high}",
-    }
-    return {
-        "metric": told.after.title,
-        **{name: text.replace(" ", "\N{NO-BREAK SPACE}") for name, text in cells.items()},
-        "n": told.n,
-        "p": move.p,
-        "verdict": move.verdict if told.value is not None else "not compared",
-        "why not": told.reason,
-    }
-
-
-def _now(told: Measured) -> dict[str, object]:
-    return {"metric": told.title, "value": told.text(), "interval": _interval(told), "of": told.denominator}
-
-
-def _interval(told: Measured) -> str:
-    if told.value is None:
-        return told.reason or "not known"
-    low, high = amount(told.low, told.unit, bare=True), amount(told.high, told.unit)
-    return f"{told.level:.0%} interval {low} to {high}, n = {told.n:,} of {told.asked:,}"
-
-
-def _as_frame(rows: list[dict[str, object]]) -> pd.DataFrame:
-    import pandas as pd
-
-    frame = pd.DataFrame(rows)
-    return frame.drop(columns=[name for name in ("why not",) if name in frame and not frame[name].any()])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bunny_probe import fits, plots
-from bunny_probe.fits.contrasts import Contrasts, ContrastsFit
+from bunny_probe.fits.contrasts import Contrasts
 from bunny_probe.fits.groups import GroupRow, Groups
 from bunny_probe.reports.common import answers, outcomes
 from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
+from bunny_probe.reports.stress_conflict import ORDER, asked_lengths, conflict, of_task, order_tile, told
 from bunny_probe.reports.wording import clip, listed, opening, still_missing, tone_of
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ __all__ = [
     "perturbation",
 ]
 
-_ORDER = (("right value first minus last", "rule/right_last", "rule/right_first"),)
 _TWINS = (("do not mention minus mention", "with", "without"),)
-_CHOICES = {"first_wins": "the first clause", "last_wins": "the last clause", "reasoned": "reasoned"}
 
 
 def headline(study: Study) -> None:
@@ -41,59 +40,16 @@ def headline(study: Study) -> None:
     opening(study, f"How {study.endpoint} acts under stress")
     frame = study.family("stress")
     fit = Groups(by=("task",))(frame)
-    order = Contrasts(_ORDER)(_task(study, "conflict"))
-    tiles([_group_tile(row) for row in fit.rows] + [_order_tile(order)])
+    order = Contrasts(ORDER)(of_task(study, "conflict"))
+    tiles([_group_tile(row) for row in fit.rows] + [order_tile(order)])
     if fit.status == "refused":
         finding(fit.sentence(), tone="refused")
     still_missing(study)
 
 
-def conflict(study: Study) -> None:
-    """Two clauses contradict each other: does the first win, the last, or the rule?"""
-    frame = _task(study, "conflict")
-    if frame.empty:
-        finding("This suite asks no contradictions.", tone="refused")
-        return
-    natural, timed = frame[frame["label"].notna()], _lengths(frame)
-    order = Contrasts(_ORDER, match=("cluster", "length_tokens"))(frame)
-    shares = _choice_shares(natural)
-    if len(shares):
-        table(
-            shares,
-            "What was taken, by form: share of scored answers with its 95 % interval",
-            text_columns=["form"],
-        )
-    if order.status == "refused":
-        finding(
-            f"Order bias is not estimable: {order.reason}.",
-            "Ask both orders of more documents.",
-            tone="refused",
-        )
-    else:
-        row = order.rows[0]
-        blind = not row.first and not row.second
-        biased = row.p is not None and row.p < 1 - order.level
-        side = "first" if (row.difference or 0) > 0 else "last"
-        finding(
-            f"With a rule in the document that decides, the right value is taken in {row.second:.2f} of cases "
-            f"where it stands first and in {row.first:.2f} where it stands last: a difference of "
-            f"{row.difference:+.2f} [{row.low:+.2f}, {row.high:+.2f}] over {row.n:,} pairs from "
-            f"{row.clusters:,} documents (95% interval, p = {row.p:.2g}).",
-            f"It leans to the clause that stands {side}: put the amendment there, or delete what it replaces."
-            if biased
-            else "It is never right in either order, so nothing can be said about a lean: read the answers."
-            if blind
-            else "No lean is shown: what was wrong was wrong in both orders alike.",
-            tone="bad" if biased else "unsure" if blind else "plain",
-        )
-    _control(frame)
-    if len(timed) > 1:
-        _order_by_length(frame, timed)
-
-
 def formats(study: Study) -> None:
     """Instructions about form that a program checks: pass rate by kind."""
-    frame = _task(study, "format")
+    frame = of_task(study, "format")
     if frame.empty:
         finding("This suite asks no format instructions.", tone="refused")
         return
@@ -134,7 +90,7 @@ def formats(study: Study) -> None:
 
 def negation(study: Study) -> None:
     """Do not mention X, and its positive twin."""
-    frame = _task(study, "negation")
+    frame = of_task(study, "negation")
     if frame.empty:
         finding("This suite asks no negations.", tone="refused")
         return
@@ -146,10 +102,10 @@ def negation(study: Study) -> None:
         finding(fit.sentence(), tone="refused")
         return
     names = {"with": "told to mention it", "without": "told not to mention it"}
-    said = "; ".join(f"{names.get(r.names[0], r.names[0])}: {_row(r)}" for r in fit.rows if r.score is not None)
+    said = "; ".join(f"{names.get(r.names[0], r.names[0])}: {told(r)}" for r in fit.rows if r.score is not None)
     both = ""
     if rate is not None and rate.rows and rate.rows[0].score is not None:
-        both = f" Both twins of a document are right in {_row(rate.rows[0])}: only that shows it obeys."
+        both = f" Both twins of a document are right in {told(rate.rows[0])}: only that shows it obeys."
     row = twins.rows[0] if twins.rows else None
     hard = row is not None and row.high is not None and row.high < 0
     never = bool(rate and rate.rows and rate.rows[0].high is not None and rate.rows[0].high < 0.5)
@@ -167,7 +123,7 @@ def negation(study: Study) -> None:
 
 def edges(study: Study) -> None:
     """The ten kinds of broken or hostile input."""
-    frame = _task(study, "edges")
+    frame = of_task(study, "edges")
     if frame.empty:
         finding("This suite asks no edge kinds.", tone="refused")
         return
@@ -201,7 +157,7 @@ def edges(study: Study) -> None:
 
 def perturbation(study: Study) -> None:
     """Typos, case, spacing, synonyms, order: how much damage costs how much score."""
-    frame = _task(study, "perturbation")
+    frame = of_task(study, "perturbation")
     names = sorted(
         (v for v in frame["variant"].dropna().unique() if v != "none/0"),
         key=lambda v: (str(v).split("/")[0], float(str(v).split("/")[-1])),
@@ -229,7 +185,7 @@ def perturbation(study: Study) -> None:
 def confidence(study: Study) -> None:
     """Where it stops knowing what to say: entropy by edge kind, and the length at which it collapses."""
     frame = study.family("stress")
-    by_kind = fits.Entropy(by="variant", token="first")(_task(study, "edges"))
+    by_kind = fits.Entropy(by="variant", token="first")(of_task(study, "edges"))
     if by_kind.status == "refused":
         finding(by_kind.sentence(), "Ask an endpoint that returns log-probabilities.", tone="refused")
     else:
@@ -240,7 +196,7 @@ def confidence(study: Study) -> None:
             f"{by_kind.sentence()} Least sure of the first word: {said}.",
             "A wrong answer given with low entropy is the dangerous one: low entropy is no sign of truth.",
         )
-    at_length = frame[frame["task"].isin(("conflict",)) & frame["length_tokens"].isin(_lengths(frame))]
+    at_length = frame[frame["task"].isin(("conflict",)) & frame["length_tokens"].isin(asked_lengths(frame))]
     collapse = fits.Collapse()(at_length)
     finding(
         collapse.sentence(),
@@ -264,68 +220,6 @@ def method(study: Study) -> None:
 # ── parts ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _task(study: Study, name: str) -> pd.DataFrame:
-    frame = study.family("stress")
-    return frame[frame["task"] == name]
-
-
-def _lengths(frame: pd.DataFrame, least: int = 4) -> list[float]:
-    """Lengths that were asked for on purpose: several probes stand at exactly each."""
-    counts = frame["length_tokens"].value_counts()
-    pairs = zip(map(float, counts.index), counts, strict=True)
-    return sorted(length for length, n in pairs if n >= least and length % 64 == 0)
-
-
-def _choice_shares(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row a form, a column a choice; the rest gave neither value, or abstained."""
-    import pandas as pd
-
-    form = frame["variant"].str.split("/").str[0]
-    scored = frame[frame["score"].notna()]
-    scored = scored.assign(form=form.reindex(scored.index))
-    if scored.empty:
-        return pd.DataFrame()
-    # a right value without its reason is told by its place, as the document had it
-    right = (scored["score"] == 1) & ~scored["label"].isin(("reasoned",))
-    place = np.where(scored["variant"].str.endswith("right_first"), "first_wins", "last_wins")
-    taken = scored["label"].where(~right | scored["label"].isin(list(_CHOICES)), pd.Series(place, scored.index))
-    rows = []
-    for name in ("rule", "open"):
-        part = scored[scored["form"] == name]
-        if part.empty:
-            continue
-        row: dict[str, object] = {"form": {"rule": "a rule decides", "open": "nothing decides"}[name]}
-        for label, words in _CHOICES.items():
-            hit = (taken[part.index] == label).astype(float)
-            found = Groups(by=("form",))(part.assign(score=hit)).rows[0]
-            row[words] = f"{found.score:.2f}\u00a0[{found.low:.2f},\u00a0{found.high:.2f}]"
-        rows.append({**row, "n": len(part), "asked": int((form == name).sum())})
-    return pd.DataFrame(rows)
-
-
-def _control(frame: pd.DataFrame) -> None:
-    control = frame[frame["variant"].str.startswith("control")]
-    fit = Groups(by=("variant",))(control)
-    if fit.status == "refused" or fit.rows[0].score is None:
-        return
-    alarms = int((control["label"] == "fail").sum())
-    finding(
-        f"Where both clauses say the same it gives the value in {_row(fit.rows[0])}, and reports a conflict "
-        f"that is not there {alarms} times of {fit.rows[0].n}.",
-    )
-
-
-def _order_by_length(frame: pd.DataFrame, lengths: list[float]) -> None:
-    rows = []
-    for length in lengths:
-        fit = Contrasts(_ORDER)(frame[frame["length_tokens"] == length])
-        if fit.rows and fit.rows[0].low is not None:
-            r = fit.rows[0]
-            rows.append(f"{length:,.0f} tokens {r.difference:+.2f} [{r.low:+.2f}, {r.high:+.2f}], n = {r.n}")
-    if rows:
-        finding(f"The same difference with filling text between the clauses: {'; '.join(rows)} pairs.")
-
-
 def _both(frame: pd.DataFrame) -> pd.DataFrame:
     """A row a document: 1 where both twins passed."""
     scored = frame[frame["score"].notna() & frame["answered"].fillna(False)]
@@ -334,15 +228,8 @@ def _both(frame: pd.DataFrame) -> pd.DataFrame:
     return both.assign(pair="both", answered=True)
 
 
-# ── words ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 def _plain(row: GroupRow) -> str:
     return " / ".join(row.names).replace("_", " ")
-
-
-def _row(row: GroupRow) -> str:
-    return f"{row.score:.2f} [{row.low:.2f}, {row.high:.2f}] (n = {row.n} of {row.asked} asked)"
 
 
 def _group_tile(row: GroupRow) -> Tile:
@@ -351,13 +238,3 @@ def _group_tile(row: GroupRow) -> Tile:
         return Tile(name, "not estimable", f"0 scored of {row.asked} asked")
     qualifier = f"95% interval {row.low:.0%} to {row.high:.0%}, n = {row.n} of {row.asked} asked"
     return Tile(name, f"{row.score:.0%}", qualifier)
-
-
-def _order_tile(fit: ContrastsFit) -> Tile:
-    name = "Order bias: right first minus right last"
-    row = fit.rows[0] if fit.rows else None
-    if row is None or row.low is None:
-        return Tile(name, "not estimable", fit.reason or "too few pairs")
-    return Tile(
-        name, f"{row.difference:+.2f}", f"95% interval {row.low:+.2f} to {row.high:+.2f}, n = {row.n} pairs"
-    )
