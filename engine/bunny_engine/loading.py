@@ -11,6 +11,7 @@ import torch
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import Source
+from bunny_engine.gguf_file import GgufFile
 from bunny_engine.linear import (
     HalfLinear,
     Int4HalfLinear,
@@ -30,12 +31,14 @@ from bunny_engine.weights import Checkpoint, load
 
 __all__ = [
     "DTYPES",
+    "FOUR_BITS",
     "DeviceName",
     "DtypeName",
     "choose_device",
     "choose_dtype",
     "choose_recipe",
     "describe",
+    "has_four_bits",
     "kernel",
     "open_engine",
     "open_model",
@@ -43,6 +46,7 @@ __all__ = [
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DtypeName = Literal["auto", "float32", "bfloat16"]
+FOUR_BITS = "half,mlp=int4,attn=int4"  # for a file in Q4_0 or Q4_1: its own numbers
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -70,23 +74,34 @@ def open_model(
     dtype: DtypeName = "auto",
     weights: str = "auto",
     context: int | None = None,
+    compiled: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Model, Checkpoint]:
-    """The model on its device; `weights` is a table of forms, see `recipe`.
+    """The model on its device; `weights` is a table of forms, see `recipe`. `compiled`: decode runs through a
+    step that this machine's C compiler makes, and `auto` weights keep a file's own four bits.
 
     Raises OptionError, DamagedWeights, UnsupportedModel.
     """
     where = choose_device(device)
+    if compiled and where.type != "cpu":
+        raise OptionError("--compile is for a CPU: a GPU has kernels of its own; leave it out")
     number = choose_dtype(dtype, where)
+    if compiled and weights == "auto" and has_four_bits(source):
+        weights = FOUR_BITS
     checkpoint = load(source, number, choose_recipe(weights, dtype, where), progress)
     trained = checkpoint.config.context
     if context is not None and not 1 <= context <= trained:
         raise OptionError(f"context {context}: this model was trained for 1 to {trained} tokens")
     tensors = {name: tensor.to(where) for name, tensor in checkpoint.tensors.items()}
+    form = partial(kernel, number, where, decodes=not compiled)
     with torch.inference_mode():
-        model = Model(checkpoint.config, tensors, partial(kernel, number, where), context, number)
+        model = Model(checkpoint.config, tensors, form, context, number)
+        if compiled:
+            from bunny_engine.native.decode import attach
+
+            attach(model, tensors, progress)
     if progress:
-        for line in describe(checkpoint, partial(kernel, number, where)):
+        for line in describe(checkpoint, form):
             progress(line)
     return model, checkpoint
 
@@ -99,6 +114,7 @@ def open_engine(
     weights: str = "auto",
     options: Callable[[int], EngineOptions] = lambda context: EngineOptions(context=context),
     context: int | None = None,
+    compiled: bool = False,
     tokenizer: TextTokenizer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[LocalEngine, TextTokenizer]:
@@ -108,11 +124,22 @@ def open_engine(
     Raises OptionError, DamagedWeights, UnsupportedModel.
     """
     model, checkpoint = open_model(
-        source, device=device, dtype=dtype, weights=weights, context=context, progress=progress
+        source,
+        device=device,
+        dtype=dtype,
+        weights=weights,
+        context=context,
+        compiled=compiled,
+        progress=progress,
     )
     tokenizer = tokenizer or load_tokenizer(source)
     length = context or checkpoint.config.context
     chosen = options(length)
+    if compiled and chosen.policy.name not in ("full", "window"):
+        raise OptionError(
+            f"--compile reads dense keys and values only, and --memory {chosen.policy.name} seals them: "
+            "take --memory full or window, or leave --compile out"
+        )
     if model.device.type == "cuda":
         _use_kernels(model, chosen, progress)
     info = ModelInfo(
@@ -147,17 +174,27 @@ def choose_recipe(weights: str, dtype: DtypeName, device: torch.device) -> Recip
     return Recipe.parse("half" if halves and has_half_gemm() else "native")
 
 
-def kernel(dtype: torch.dtype, device: torch.device, stored: Stored) -> type[Linear]:
+def has_four_bits(source: Source) -> bool:
+    """Whether the layers' matrices are in four bits in the file, in groups that int4 keeps as they are."""
+    if source.kind != "gguf":
+        return False
+    with GgufFile(source.path) as file:
+        layers = [info for name, info in file.tensors.items() if name.startswith("blk.")]
+    return {info.kind for info in layers if len(info.shape) == 2} <= {2, 3}  # Q4_0 and Q4_1, in ggml's numbers
+
+
+def kernel(dtype: torch.dtype, device: torch.device, stored: Stored, *, decodes: bool = True) -> type[Linear]:
     """What a matrix is multiplied by. Four bits have a kernel of their own, eight have one where bfloat16 is
     fast; else few bits are a way to store, and are turned into float16 or `dtype` when the model is loaded.
+    `decodes`: whether single rows are multiplied, and not prompts alone.
     """
     if device.type != "cpu":
         return Linear
-    if dtype == torch.bfloat16:
+    if decodes and dtype == torch.bfloat16:
         if stored.form == "int8":
             return Int8Linear
         return Int4Linear if Int4Product.fits(stored) else Linear
-    if dtype == torch.float32 and has_half_gemm() and Int4Product.fits(stored):
+    if decodes and dtype == torch.float32 and has_half_gemm() and Int4Product.fits(stored):
         return Int4HalfLinear
     full = stored.form == "dense" and stored.parts[""].dtype == torch.float32
     return HalfLinear if dtype == torch.float32 and not full and has_half_gemm() else Linear

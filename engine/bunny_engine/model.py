@@ -82,7 +82,7 @@ class Model:
         self._head = linear("embed" if config.tied else "head")
         length = max(context or config.context, 2)  # two: what `prepare` runs
         self.rope = Rope(vectors["inv_freq"], length)
-        self._local_rope = Rope(vectors["inv_freq_local"], length) if config.local_window else self.rope
+        self.local_rope = Rope(vectors["inv_freq_local"], length) if config.local_window else self.rope
         self._activate = F.silu if config.activation == "silu" else partial(F.gelu, approximate="tanh")
         self._layers = []
         for index in range(config.layers):
@@ -123,7 +123,7 @@ class Model:
         """Run the next n tokens of one sequence. Returns normed hidden states, [n, width]."""
         n, start = len(ids), memory.length
         hidden = self._forward(
-            ids, self.rope.span(start, start + n), memory.chunk, self._local_rope.span(start, start + n)
+            ids, self.rope.span(start, start + n), memory.chunk, self.local_rope.span(start, start + n)
         )
         memory.advance(n)
         return hidden
@@ -145,7 +145,7 @@ class Model:
             )
 
         rows = torch.tensor(ids, device=self.device)
-        hidden = self._forward(rows, self.rope.at(positions), attend, self._local_rope.at(positions))
+        hidden = self._forward(rows, self.rope.at(positions), attend, self.local_rope.at(positions))
         for memory in memories:
             memory.advance(1)
         return self._head(hidden).float()
@@ -160,7 +160,14 @@ class Model:
 
     def angles(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines that this layer turns positions `start` up to `stop` by; see `Rope.span`."""
-        return (self.rope if self.config.window(layer) is None else self._local_rope).span(start, stop)
+        return (self.rope if self.config.window(layer) is None else self.local_rope).span(start, stop)
+
+    def embedded(self, ids: Tensor) -> Tensor:
+        """What the first layer is given: [n] to [n, width]."""
+        x = self.embed.rows(ids, self.dtype)
+        # rounded to the type, as it was in training
+        scale = self.config.embed_scale
+        return x if scale == 1.0 else x * torch.tensor(scale, dtype=x.dtype)
 
     def rebuild(self, layer: int, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys before RoPE, and values, of a layer's normed inputs: [n, width] to [kv_heads, n, head_dim]."""
@@ -177,9 +184,7 @@ class Model:
         c = self.config
         whole = angles[0][:, None], angles[1][:, None]
         local = whole if local_angles is None else (local_angles[0][:, None], local_angles[1][:, None])
-        x = self.embed.rows(ids, self.dtype)
-        if c.embed_scale != 1.0:
-            x = x * torch.tensor(c.embed_scale, dtype=x.dtype)  # rounded to the type, as it was in training
+        x = self.embedded(ids)
         for index, layer in enumerate(self._layers):
             cos, sin = whole if c.window(index) is None else local
             normed = self._rms(x, layer.attn_norm)

@@ -44,6 +44,7 @@ class ServeOptions:
     device: str = "auto"
     dtype: str = "auto"
     weights: str = "auto"
+    compiled: bool = False
     context: int | None = None
     api_key_env: str | None = None
     allow_open: bool = False
@@ -120,6 +121,7 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
         device=cast(DeviceName, options.device),
         dtype=cast(DtypeName, options.dtype),
         weights=options.weights,
+        compiled=options.compiled,
         context=options.context,
         tokenizer=ahead.result(),
         options=lambda context: EngineOptions(
