@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bunny_probe.endpoints import open_endpoint
 from bunny_probe.errors import RunError
@@ -57,8 +57,9 @@ def search_window(
 
     With `search.prompt` all prompts have that length and facts are asked at chosen depths.
 
-    Resumable: the same run file and the same settings go on where they stopped. Raises EndpointError when the
-    endpoint cannot be used, RunError when the run holds another search or a step brings no scored answer.
+    Resumable: the same run file and the same settings go on where they stopped; with another budget, width or
+    number of repeats too, which only say how far to go. Raises EndpointError when the endpoint cannot be used,
+    RunError when the run holds another search or a step brings no scored answer.
     """
     from bunny_probe.runs import Store, run_sync, run_trials
 
@@ -70,8 +71,14 @@ def search_window(
         renderer(spec, target.tokenizer) as render,
     ):
         kept = store.meta(_META)
-        if kept is not None and (kept["settings"] != settings or kept["endpoint"] != spec.fingerprint):
-            raise RunError(f"{run_path} holds a search with other settings: name another run file")
+        if kept is not None:
+            others = _differing(kept["settings"], settings)
+            if kept["endpoint"] != spec.fingerprint:
+                others.append("endpoint")
+            if others:
+                raise RunError(
+                    f"{run_path} holds a search with another {', '.join(others)}: name another run file"
+                )
         steps = [Step(**step) for step in (kept or {"steps": []})["steps"]]
 
         async def ask(trials: Sequence[Trial]) -> RunSummary:
@@ -106,6 +113,15 @@ def search_window(
             if summary.answered == 0:
                 outcomes = ", ".join(f"{count} {name}" for name, count in summary.outcomes.items())
                 raise RunError(f"no answer at {chosen.length:,} tokens ({outcomes or 'nothing was asked'})")
+
+
+_HOW_FAR = {"budget", "width", "repeats"}  # of a search: they change no prompt
+
+
+def _differing(kept: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Names of the settings in which two searches ask different prompts."""
+    flat = [{**{k: v for k, v in s.items() if k != "search"}, **s["search"]} for s in (kept, wanted)]
+    return [name for name in flat[1] if name not in _HOW_FAR and flat[0].get(name) != flat[1][name]]
 
 
 @dataclass(frozen=True, slots=True)

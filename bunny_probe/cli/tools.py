@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from bunny_probe.cli import options as opt
 from bunny_probe.cli.options import status
 from bunny_probe.errors import UsageError
 from bunny_probe.targets import Target
+
+if TYPE_CHECKING:
+    from bunny_probe.fits.adaptive import WindowSearch
 
 
 @app.command()
@@ -63,15 +66,31 @@ def phantom(
 def window(
     run_file: Annotated[Path, typer.Option("--run", help="The run file; made, or gone on with.")],
     whom: Target,
-    shortest: Annotated[int, typer.Option(min=256, help="Shortest prompt, in tokens.")] = 512,
-    longest: Annotated[int, typer.Option(max=1_048_576, help="Longest prompt, in tokens.")] = 4096,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="What is chosen: the prompt's 'length', or a fact's 'depth' in prompts of one length."
+        ),
+    ] = "length",
+    prompt: Annotated[int | None, typer.Option(min=256, help="By depth: tokens of every prompt.")] = None,
+    shortest: Annotated[
+        int | None,
+        typer.Option(min=1, help="Shortest prompt, or distance from fact to end. None: 512; by depth 128."),
+    ] = None,
+    longest: Annotated[
+        int | None,
+        typer.Option(max=1_048_576, help="Longest prompt, or distance. None: 4,096; by depth the prompt."),
+    ] = None,
     fraction: Annotated[
         float, typer.Option(min=0.01, max=0.99, help="Share of the short-context score that must hold.")
     ] = 0.85,
     width: Annotated[
         float, typer.Option(min=0.05, help="Stop when the interval is this narrow, in octaves.")
     ] = 1.5,
-    budget: Annotated[int, typer.Option(min=1, help="Stop before this many prompt tokens.")] = 200_000,
+    budget: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop before this many prompt tokens. None: 200,000; by depth 40 prompts."),
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Documents asked a step.")] = 4,
     domain: Annotated[str, typer.Option(help="Domain of the haystack.")] = "contract",
     language: Annotated[str, typer.Option(help="en or zh.")] = "en",
@@ -83,16 +102,16 @@ def window(
 
     A fixed grid asks ten lengths and spends most of its tokens where nothing is learnt. This stops when the
     interval is as narrow as asked for or the budget is spent, and goes on after an interruption.
+
+    With --by depth --prompt 32000 every prompt has that length, facts are asked at chosen depths, and what is
+    found is how many of the last tokens count. The same run file goes on with another --budget or --width.
     """
-    from bunny_probe.fits.adaptive import WindowSearch
     from bunny_probe.window_search import search_window
 
-    if shortest >= longest:
-        raise UsageError(f"--shortest {shortest:,} must be below --longest {longest:,}")
     found = search_window(
         whom,
         run_file,
-        WindowSearch(shortest, longest, fraction, width, budget, repeats=repeats),
+        _search(by, prompt, shortest, longest, fraction, width, budget, repeats),
         domain=domain,
         language=language,
         seed=seed,
@@ -105,6 +124,43 @@ def window(
         typer.echo(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
     else:
         typer.echo(found.sentence())
+
+
+_SHORTEST_PROMPT = 256  # below it the template and the question leave a haystack no room
+
+
+def _search(
+    by: str,
+    prompt: int | None,
+    shortest: int | None,
+    longest: int | None,
+    fraction: float,
+    width: float,
+    budget: int | None,
+    repeats: int,
+) -> WindowSearch:
+    """The search that was asked for, or UsageError where its options contradict each other."""
+    from bunny_probe.fits.adaptive import WindowSearch
+
+    if by not in ("length", "depth"):
+        raise UsageError(f"--by {by}: the search goes by 'length' or by 'depth'")
+    if by == "length" and prompt is not None:
+        raise UsageError(f"--prompt {prompt:,} fixes the length: add --by depth, or leave it out")
+    if by == "depth" and prompt is None:
+        raise UsageError("--by depth asks in prompts of one length: add --prompt TOKENS")
+    first = shortest or (512 if prompt is None else 128)
+    last = longest or prompt or 4096
+    if prompt is None and first < _SHORTEST_PROMPT:
+        raise UsageError(f"--shortest {first:,}: a prompt has at least {_SHORTEST_PROMPT} tokens")
+    if prompt is not None and last > prompt:
+        raise UsageError(f"--longest {last:,}: no fact stands that far before the end of --prompt {prompt:,}")
+    if first >= last:
+        raise UsageError(f"--shortest {first:,} must be below --longest {last:,}")
+    most = budget or (200_000 if prompt is None else 40 * prompt)
+    step = repeats * (prompt or first)
+    if most < step:
+        raise UsageError(f"--budget {most:,} does not pay for one step: {repeats} prompts are {step:,} tokens")
+    return WindowSearch(first, last, fraction, width, most, repeats=repeats, prompt=prompt)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,25 @@ def test_it_goes_on_where_it_stopped_and_asks_nothing_twice(tmp_path: Path) -> N
         assert phantom.stats.snapshot()["requests"] - asked <= 3  # the list of models, no prompt
         assert again == first
         assert first.tokens_spent <= 6_000
-        with pytest.raises(RunError, match="other settings"):
-            search_window(target, run, SEARCH, mode="none")
+        with pytest.raises(RunError, match="another fraction: name"):
+            search_window(target, run, replace(small, fraction=0.5), mode="none")
+        with pytest.raises(RunError, match="another seed, prompt: name"):
+            search_window(target, run, replace(small, prompt=6400), seed=1, mode="none")
+
+
+def test_more_budget_goes_on_with_the_same_search(tmp_path: Path) -> None:
+    """What was asked counts on: a larger budget only adds to it, and the run tells every step."""
+    run = tmp_path / "run.db"
+    with Phantom(Behaviour(recall="where(L < 2000, 0.98, 0.05)", wrong_anchor=0.0)) as phantom:
+        target = Target(endpoint=phantom.url)
+        first = search_window(target, run, replace(SEARCH, budget=5_000), mode="none")
+        more = search_window(target, run, replace(SEARCH, budget=60_000), mode="none", concurrency=4)
+        assert phantom.stats.snapshot()["prompts_answered_twice"] == 0
+    assert first.tokens_spent <= 5_000 < more.tokens_spent <= 60_000
+    with Store(run, write=False) as store:
+        kept = store.meta("window_search")
+    assert kept["settings"]["search"]["budget"] == 60_000
+    assert sum(step["length"] * step["samples"] for step in kept["steps"]) == more.tokens_spent
 
 
 def test_no_answer_stops_the_search(tmp_path: Path) -> None:
