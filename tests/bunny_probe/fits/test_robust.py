@@ -8,7 +8,7 @@ import pytest
 
 from bunny_probe import fits
 from bunny_probe.fits.curves import CURVES, Axis, Curve
-from bunny_probe.fits.robust import _refit, least_squares_curve
+from bunny_probe.fits.least_squares import least_squares_curve, refit
 
 # NIST StRD, nonlinear regression, https://www.itl.nist.gov/div898/strd/nls/data/misra1a.shtml (lower
 # difficulty), ratkowsky2.shtml and boxbod.shtml (higher difficulty): data, certified parameters, residuals.
@@ -100,7 +100,7 @@ def test_resamples_fitted_at_once_are_those_fitted_one_by_one(name, loss):
     axis, curve = Axis(x.min(), x.max()), CURVES[name]
     theta, _ = least_squares_curve(curve, axis, x, y, loss=loss, scale=0.05)
     weight = np.random.default_rng(1).multinomial(x.size, np.full(x.size, 1 / x.size), 6).astype(float)
-    together, _ = _refit(curve, axis, x, y, weight, theta, loss, 0.05)
+    together, _ = refit(curve, axis, x, y, weight, theta, loss, 0.05)
     for w, found in zip(weight, together, strict=True):
         times = w.astype(int)
         many_x, many_y = np.repeat(x, times), np.repeat(y, times)
