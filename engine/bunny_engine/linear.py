@@ -46,6 +46,11 @@ class Linear:
     def prepare(self) -> None:
         """Make what products need: called before the first one; slow, and safe to call from several threads."""
 
+    @classmethod
+    def rows(cls, n: int) -> int:
+        """How many rows, at least `n`, are best multiplied in place of `n`."""
+        return n
+
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self._weight, self.bias)
 
@@ -72,6 +77,10 @@ class HalfLinear(Linear):
         if self._packed is None:
             # packing turns what is no number into a large one, so that no product shows it
             self._packed = torch.ops.quantized.linear_prepack_fp16(checked(self.stored.dense()), self.bias)
+
+    @classmethod
+    def rows(cls, n: int) -> int:
+        return _even(n)
 
     def __call__(self, x: Tensor) -> Tensor:
         self.prepare()
@@ -129,6 +138,10 @@ class Int4HalfLinear(HalfLinear):
             self._product = Int4Product(self.stored, self.bias)
         super().prepare()
 
+    @classmethod
+    def rows(cls, n: int) -> int:
+        return n if n <= cls.tile else _even(n)
+
     def __call__(self, x: Tensor) -> Tensor:
         self.prepare()
         return self._product(x) if len(x) <= self.tile else super().__call__(x)
@@ -167,10 +180,11 @@ def checked(weight: Tensor) -> Tensor:
 def _half_product(x: Tensor, packed: Any) -> Tensor:
     n = len(x)
     rows = _even(n)
-    y: Tensor = torch.ops.quantized.linear_dynamic_fp16(
-        F.pad(x, (0, 0, 0, rows - n)) if rows > n else x, packed
-    )
-    return y[:n]
+    if rows == n:
+        whole: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, packed)
+        return whole
+    filled: Tensor = torch.ops.quantized.linear_dynamic_fp16(F.pad(x, (0, 0, 0, rows - n)), packed)
+    return filled[:n]
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from bunny_engine.config import ModelConfig
 from bunny_engine.errors import NOT_FINITE, DamagedWeights
 from bunny_engine.linear import Linear, checked
 from bunny_engine.memory import DenseMemory, Memory
-from bunny_engine.rope import Rope, rotate
+from bunny_engine.rope import Rope, turn, whole
 from bunny_engine.stored import Stored
 
 __all__ = ["Model"]
@@ -79,6 +79,7 @@ class Model:
             return form(stored)(stored, vectors.get(bias), self.dtype)
 
         self._norm = vectors["norm"]
+        self._eps = torch.tensor(config.norm_eps, device=self.device)
         self._head = linear("embed" if config.tied else "head")
         length = max(context or config.context, 2)  # two: what `prepare` runs
         self.rope = Rope(vectors["inv_freq"], length)
@@ -103,6 +104,7 @@ class Model:
             )
         self.decoder: BatchDecoder | None = None  # on a GPU: see `kernels.decode.attach`
         self.tile = min(matrix.tile for matrix in self._matrices())  # sequences that decode at a time
+        self._kinds = {type(matrix) for matrix in self._matrices() if matrix is not self._head}
 
     def prepare(self) -> None:
         """Bring the matrices into their kernels' forms and touch all weights, for the first request's sake."""
@@ -119,11 +121,17 @@ class Model:
         for layer in self._layers:
             yield from (layer.qkv, layer.out, layer.gate_up, layer.down)
 
-    def chunk(self, ids: Tensor, memory: Memory) -> Tensor:
-        """Run the next n tokens of one sequence. Returns normed hidden states, [n, width]."""
+    def chunk(self, ids: Tensor, memory: Memory, *, every: bool = True) -> Tensor:
+        """Run the next n tokens of one sequence. Returns normed hidden states: [n, width], or of the last token
+        alone, [1, width], where not `every` one is asked for: then the last layer ends with that row.
+        """
         n, start = len(ids), memory.length
         hidden = self._forward(
-            ids, self.rope.span(start, start + n), memory.chunk, self.local_rope.span(start, start + n)
+            ids,
+            self.rope.span(start, start + n),
+            memory.chunk,
+            self.local_rope.span(start, start + n),
+            every=every,
         )
         memory.advance(n)
         return hidden
@@ -135,20 +143,23 @@ class Model:
         """
         if self.decoder is not None and (logits := self.decoder.tokens(ids, memories)) is not None:
             return logits
-        positions = torch.tensor([memory.length for memory in memories], device=self.device)
+        n = len(ids)
+        spare = (
+            min(kind.rows(n) for kind in self._kinds) - n
+        )  # rows that nobody reads, so that none are added later
+        attended = torch.zeros(n + spare, self.config.q_rows, dtype=self.dtype, device=self.device)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
-            if len(memories) == 1:
-                return memories[0].one(layer, q[0], k[0], v[0], x[0])[None]
-            return torch.stack(
-                [memory.one(layer, q[row], k[row], v[row], x[row]) for row, memory in enumerate(memories)]
-            )
+            for row, memory in enumerate(memories):
+                attended[row] = memory.one(layer, q[row], k[row], v[row], x[row])
+            return attended
 
-        rows = torch.tensor(ids, device=self.device)
+        rows = torch.tensor([*ids, *[0] * spare], device=self.device)
+        positions = torch.tensor([*(m.length for m in memories), *[0] * spare], device=self.device)
         hidden = self._forward(rows, self.rope.at(positions), attend, self.local_rope.at(positions))
         for memory in memories:
             memory.advance(1)
-        return self._head(hidden).float()
+        return self._head(hidden[:n]).float()
 
     def step(self, ids: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """Float32 logits of one token a row, with attention by the caller: for decode on a GPU."""
@@ -179,14 +190,22 @@ class Model:
         return k.transpose(0, 1), v.transpose(0, 1)
 
     def _forward(
-        self, ids: Tensor, angles: Angles, attend: Attend, local_angles: Angles | None = None
+        self,
+        ids: Tensor,
+        angles: Angles,
+        attend: Attend,
+        local_angles: Angles | None = None,
+        *,
+        every: bool = True,
     ) -> Tensor:
         c = self.config
-        whole = angles[0][:, None], angles[1][:, None]
-        local = whole if local_angles is None else (local_angles[0][:, None], local_angles[1][:, None])
+        wide = whole(angles[0][:, None], angles[1][:, None])
+        local = wide
+        if c.local_window is not None and local_angles is not None:
+            local = whole(local_angles[0][:, None], local_angles[1][:, None])
         x = self.embedded(ids)
         for index, layer in enumerate(self._layers):
-            cos, sin = whole if c.window(index) is None else local
+            cos, sin = wide if c.window(index) is None else local
             normed = self._rms(x, layer.attn_norm)
             qkv = layer.qkv(normed)
             heads = qkv.view(len(ids), -1, c.head_dim)
@@ -194,15 +213,20 @@ class Model:
             if layer.q_norm is not None and layer.k_norm is not None:
                 q, k = qk[:, : c.heads], qk[:, c.heads :]
                 qk = torch.cat((self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)), dim=1)
-            qk = rotate(qk, cos, sin)
+            qk = turn(qk, cos, sin)
             attended = attend(index, qk[:, : c.heads], qk[:, c.heads :], v, normed)
-            x = x + self._after(layer.out(attended), layer.attn_post_norm)
+            if not every and index == c.layers - 1:
+                attended, x = attended[-1:], x[-1:]
+            x = self._after(layer.out(attended), layer.attn_post_norm).add_(x)
             gate, up = layer.gate_up(self._rms(x, layer.mlp_norm)).chunk(2, dim=-1)
-            x = x + self._after(layer.down(self._activate(gate).mul_(up)), layer.mlp_post_norm)
+            x = self._after(layer.down(self._activate(gate).mul_(up)), layer.mlp_post_norm).add_(x)
         return self._rms(x, self._norm)
 
     def _after(self, x: Tensor, norm: Tensor | None) -> Tensor:
         return x if norm is None else self._rms(x, norm)
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), weight.shape, weight, self.config.norm_eps).to(x.dtype)
+        """x · weight / √(mean(x²) + ε), in float32. PyTorch's own takes eight operations on a CPU."""
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        scale = torch.addcmul(self._eps, size, size, value=1 / x.shape[-1]).rsqrt_()
+        return torch.mul(x, scale).mul_(weight).to(x.dtype)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bunny_engine.errors import DamagedWeights, UnsupportedModel
 
-__all__ = ["Rope", "frequencies", "rotate"]
+__all__ = ["Rope", "frequencies", "rotate", "turn", "whole"]
 
 
 def frequencies(head_dim: int, base: float, scaling: Mapping[str, Any] | None = None) -> Tensor:
@@ -73,6 +73,16 @@ class Rope:
         if (top := int(positions.max()) + 1) > len(self._cos):
             self._grow(top)
         return self._cos[positions], self._sin[positions]
+
+
+def whole(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of whole heads, as `turn` takes them: [..., head_dim / 2] to [..., head_dim]."""
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
+
+
+def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """`rotate` in fewer operations, for angles that many layers share and `whole` has prepared."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin).to(x.dtype)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

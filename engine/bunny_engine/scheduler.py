@@ -156,7 +156,8 @@ class Scheduler:
         assert memory is not None
         start = memory.length
         stop = min(start + grid - start % grid, request.prompt)
-        hidden = self._model.chunk(torch.tensor(request.ids[start:stop], device=self._model.device), memory)
+        ids = torch.tensor(request.ids[start:stop], device=self._model.device)
+        hidden = self._model.chunk(ids, memory, every=request.params.prompt_logprobs)
         if stop % grid == 0 and self._prefixes.wants(request.ids[:stop]):
             self._prefixes.add(request.ids[:stop], memory.export(start, stop))
         if request.params.prompt_logprobs:

@@ -82,6 +82,18 @@ def test_any_cut_into_chunks_gives_the_same_logits(tiny: tiny_models.TinyModel, 
     )
 
 
+def test_a_prompts_last_row_is_that_of_all_its_rows(tiny: tiny_models.TinyModel) -> None:
+    """Where one row is asked for, the others end before it: it and the memory stay what they are."""
+    model, ids = _shared(tiny), some_ids(40, seed=6)
+    memories = [DenseMemory(model.config, 40, model.dtype, model.device) for _ in range(2)]
+    with torch.inference_mode():
+        whole = model.chunk(torch.tensor(ids), memories[0])
+        last = model.chunk(torch.tensor(ids), memories[1], every=False)
+    torch.testing.assert_close(last, whole[-1:], atol=TOLERANCE, rtol=0)
+    for mine, theirs in zip(memories[0].export(0, 40), memories[1].export(0, 40), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 @settings(max_examples=15, deadline=None)
 @given(prompt=st.integers(1, 60), answer=st.integers(1, 12), adopted=st.integers(0, 59))
 def test_decode_and_adopted_prefixes_give_the_same_logits(
