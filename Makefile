@@ -36,7 +36,7 @@ demo: model
 
 test: model
 	@echo "test: pytest in two processes"
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 notebooks: model
 	@echo "notebooks: executing every one, a few minutes"

@@ -108,4 +108,6 @@ def left(seconds: float | None) -> str:
 
 
 def _in_notebook() -> bool:
-    return "ipykernel" in sys.modules
+    """Whether a kernel runs this; that some module of one is loaded says nothing."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

@@ -118,7 +118,7 @@ def test_killed_at_random_it_loses_nothing_and_asks_nothing_twice(suite_file: Pa
     with Phantom(Behaviour(recall=1.0)) as phantom:
         command = [sys.executable, "-m", "bunny_probe", "run", str(suite_file), "--endpoint", phantom.url]
         command += ["--run", str(run), "--concurrency", "2"]
-        for _ in range(4):
+        for _ in range(2):
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             deadline = time.monotonic() + 30
             wanted = rng.randint(1, total - 2)

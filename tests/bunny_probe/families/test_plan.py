@@ -15,7 +15,7 @@ from bunny_probe import suites
 from bunny_probe.errors import SuiteError
 from bunny_probe.families import TASKS, check, plan
 from bunny_probe.families.base import Parameter, derive_seed
-from bunny_probe.scores import SCORERS
+from bunny_probe.scores import SCORERS, scorer_for
 
 PINNED = 3164449199783214
 
@@ -29,11 +29,13 @@ def entry(family: str, task: str, more: str = "") -> str:
 
 
 def test_every_bundled_suite_can_be_planned_with_unique_ids() -> None:
-    """Each bundled suite passes its check, and no two trials are the same."""
+    """Each bundled suite passes its check, no two trials are the same, and scorers take their parameters."""
     for name in suites.bundled():
         trials = plan(suites.load(name))
         keys = {(trial.probe.id, trial.decoding.id, trial.repeat) for trial in trials}
         assert len(keys) == len(trials) > 0, name
+        for probe in {trial.probe.id: trial.probe for trial in trials}.values():
+            scorer_for(probe.expectation)
 
 
 def test_ids_are_the_same_in_every_process() -> None:

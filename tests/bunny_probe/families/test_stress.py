@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bunny_probe.errors import SuiteError
-from bunny_probe.families import TASKS, find_task, plan, probes
+from bunny_probe.families import TASKS, find_task, probes
 from bunny_probe.families.stress_bank import bank, languages
 from bunny_probe.families.stress_edges import KINDS as EDGES
 from bunny_probe.families.stress_format import catalogue
 from bunny_probe.families.stress_perturb import KINDS, perturb
 from bunny_probe.records import Attempt, Decoding, Observation, Outcome, Probe, Score
-from bunny_probe.scores import score, scorer_for
+from bunny_probe.scores import score
 from bunny_probe.scores.formats import CHECKERS
-from bunny_probe.suites import Entry, load
+from bunny_probe.suites import Entry
 
 STRESS = sorted(name for family, name in TASKS if family == "stress")
 
@@ -234,13 +234,3 @@ def test_an_unknown_language_is_refused() -> None:
     """A language without a bank is named, with those there are."""
     with pytest.raises(SuiteError, match=r"unknown .*language.*'fr'"):
         list(probes(entry("negation", "fr")))
-
-
-@pytest.mark.parametrize("name", ["stress", "decoding"])
-def test_bundled_suites_can_be_planned(name: str) -> None:
-    """The bundled suite is valid, its trials are distinct, and every probe's scorer takes its parameters."""
-    trials = plan(load(name))
-    keys = {(trial.probe.id, trial.decoding.id, trial.repeat) for trial in trials}
-    assert len(keys) == len(trials) > 100
-    for probe in {trial.probe.id: trial.probe for trial in trials}.values():
-        scorer_for(probe.expectation)

@@ -35,10 +35,11 @@ def test_a_planted_regression_fails() -> None:
     assert decisions(DEFAULT, slow, before)["recall"] != "fail"
 
 
-def test_the_same_model_twice_passes_twenty_times_of_twenty() -> None:
-    """Fresh answers and fresh times of the same truth never block, with every default rule asked."""
+def test_the_same_model_twice_passes_every_time() -> None:
+    """Fresh answers and fresh times of the same truth never block, with every default rule asked. How often
+    they would in hundreds of campaigns is counted by benchmarks/release_gate.py."""
     blocked = []
-    for seed in range(20):
+    for seed in range(8):
         old, new = observations(seed=100 + seed, cost=0.001), observations(seed=200 + seed, cost=0.001)
         checks = judge(DEFAULT, "prod", Side("new", new), {"previous": Side("old", old)})
         blocked += [(seed, check.metric, check.reason) for check in checks if check.blocks]

@@ -158,16 +158,3 @@ def test_notebooks_hold_parameters_and_calls_and_nothing_else(name: str) -> None
         for node in ast.parse("".join(cell["source"])).body:
             assert isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr)
             assert not isinstance(node, ast.Assign | ast.Expr) or isinstance(node.value, ast.Call)
-
-
-def test_the_audit_notebook_executes(tmp_path: Path) -> None:
-    """Through papermill to an HTML page without code."""
-    from bunny_probe.reports.html import execute, write_html
-
-    done = tmp_path / "claims.ipynb"
-    execute(resource_dir("notebooks") / "claims_audit.ipynb", done, {"release": "1.10"}, cell_timeout=120)
-    write_html(done, tmp_path / "claims.html", title="Claims")
-    page = (tmp_path / "claims.html").read_text("utf-8")
-    assert "release 1.10" in page
-    assert "contradict" in page
-    assert "open_audit" not in page
