@@ -22,6 +22,7 @@ COURSES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {
     "no decay": (lambda x: np.full(np.shape(x), 0.9), SHORT),
     "logistic, window 12,000": (lambda x: 0.95 / (1 + (x / 30_000.0) ** 1.6), SHORT),
     "knee at 8,192": (lambda x: 0.92 * (1 - 0.16 * np.maximum(np.log2(x / 8192), 0)), SHORT),
+    "two steps": (lambda x: np.where(x < 6000, 0.95, np.where(x < 40_000, 0.75, 0.4)), SHORT),
     # None of these shaped the method; none but "to a floor" is among its five curves.
     "held out: linear in tokens": (lambda x: 0.9 - 0.6 * np.asarray(x) / 131_072, SHORT),
     "held out: to a floor of 0.4": (lambda x: 0.4 + 0.55 / (1 + (x / 12_000) ** 2.5), MANY),
@@ -34,7 +35,10 @@ COURSES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]] = {
         SHORT,
     ),
     "held out: ever faster": (lambda x: 0.92 * (1 - 0.6 * (np.asarray(x) / 131_072) ** 1.7), SHORT),
-    "held out: two steps": (lambda x: np.where(x < 6000, 0.95, np.where(x < 40_000, 0.75, 0.4)), SHORT),
+    "held out: terraces": (
+        lambda x: 0.92 - 0.22 * (x > 2500) - 0.15 * (x > 14_000) - 0.25 * (x > 90_000) * 1.0,
+        MANY,
+    ),
 }
 
 

@@ -25,8 +25,6 @@ Floats = npt.NDArray[np.float64]
 # Distances below this are one distance: the question and the template stand between the fact and the end.
 NEAREST = 32.0
 
-_LEAD = 2.0  # of the cells' AICc, from which on it is told; less is common where a curve is right
-
 
 @dataclass(frozen=True, slots=True)
 class LengthCell:
@@ -247,10 +245,10 @@ def warnings_of(ensemble: Ensemble, best: ModelRow, cells: Cells) -> str:
             f"no curve fits well (p = {best.misfit_p:.2g} for the best): read the cells; the intervals "
             "are as wide as the curve is wrong"
         )
-    elif float(ensemble.lead) > _LEAD:
+    elif bool(ensemble.cells_lead):
         notes.append(
             f"the cells tell more than any curve (AICc lower by {float(ensemble.lead):.1f}): the score may "
-            "rise somewhere, as no curve does; the band takes the cells in"
+            "rise or fall in steps, as no curve does; intervals take in what the cells allow"
         )
     if np.nansum(cells.total) == 0:
         notes.append("not a single hit")

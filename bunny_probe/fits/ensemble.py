@@ -6,25 +6,25 @@ the values it reaches within (threshold - Δ). Curves that lost narrowly so stil
 over curves by weights instead (Fletcher and Turek 2012) can cover far less than it says (Kabaila, Welsh and
 Abeysekera 2016).
 
-No curve rises. The cells alone, one share a position, are therefore one model more for the curve's values:
-their intervals shrink by what AICc puts them behind the best curve, and where they are ahead the band takes
-them in.
+No curve rises, nor falls in two steps. The cells alone, one share a position, are therefore one model more:
+their intervals shrink by what AICc puts them behind the best curve. A crossing they know only up to a whole gap
+between two positions, so there they count where they are ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bunny_probe.errors import FitRefused
+from bunny_probe.fits.cells_alone import cell_crossings, cell_values
 from bunny_probe.fits.curves import CURVES, Axis, Curve
 from bunny_probe.fits.likelihood import Maximum, extremes, maximise, saturated
 from bunny_probe.fits.profile import crossing_region
-from bunny_probe.fits.proportions import critical, wilson
+from bunny_probe.fits.proportions import critical
 from bunny_probe.fits.result import Crossing
 from bunny_probe.fits.tilt import value_region
 
@@ -110,13 +110,8 @@ class Ensemble:
             return value_region(some, self.axis, self.x, k, n, wall, at)
 
         low, high = self._envelope(of, (at.size,), self.thresholds)
-        room = self.wall + np.minimum(self.lead, 0.0)
-        z: Any = np.sqrt(np.maximum(room, 0.0))[..., None]  # one a data set, where a fit has one for all
-        cells = wilson(self.k, self.n, z=z)
-        between = np.stack([np.interp(np.log(at), np.log(self.x), one) for one in np.eye(self.x.size)])
-        below, above = cells[0] @ between, cells[1] @ between
-        use = (room > 0)[..., None]
-        return np.where(use, np.minimum(low, below), low), np.where(use, np.maximum(high, above), high)
+        below, above = cell_values(self.x, self.k, self.n, self.wall + np.minimum(self.lead, 0.0), at)
+        return np.minimum(low, below), np.maximum(high, above)
 
     def crossings(self, fraction: float) -> tuple[Floats, Floats]:
         """Lowest and highest ln(x) at which a curve leaves `fraction` of its base; inf: beyond. (...) each."""
@@ -131,7 +126,9 @@ class Ensemble:
             return crossing_region(chosen.curve.name, fraction, self.axis, self.x, k, n, at, best, wall)
 
         low, high = self._envelope(of, (), self._wide)
-        return low + start, high + start
+        room = np.where(self.cells_lead, self.wall, -1.0)
+        first, last = cell_crossings(self.x, self.k, self.n, room, fraction)
+        return np.minimum(low + start, first), np.maximum(high + start, last)
 
     def knee(self) -> tuple[Floats, Floats]:
         """Lowest and highest ln(x) of the knee, given that the curve is piecewise linear: (...) each."""
@@ -144,6 +141,11 @@ class Ensemble:
 
         low, high = alone._envelope(of, (), alone._wide)
         return low + start, high + start
+
+    @property
+    def cells_lead(self) -> npt.NDArray[np.bool_]:
+        """Whether AICc prefers the cells to every curve, (...)."""
+        return np.asarray(self.lead > 0)
 
     @property
     def _wide(self) -> Floats:
