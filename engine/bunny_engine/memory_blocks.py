@@ -1,29 +1,35 @@
 """Memory in blocks: the first one and the newest ones dense, the older ones sealed or dropped.
 
 Blockwise streaming: a block that is pushed out of the dense part stays in its stored form, made once; a
-query then sees each sealed block in its turn, rebuilt for the moment, and joins what it saw by an online
-softmax. Without a stored form the older blocks are forgotten: a window with an attention sink (StreamingLLM,
-2309.17453).
+query then sees the sealed blocks in their turn, a few at a time, rebuilt for the moment, and joins what it saw
+by an online softmax. Without a stored form the older blocks are forgotten: a window with an attention sink
+(StreamingLLM, 2309.17453).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from bunny_engine.attention import Partial, attend_one, attend_places, log_mass, merge, partial
+from bunny_engine.attention import Partial, attend_one, attend_places, merge
+from bunny_engine.attention import partial as attend
 from bunny_engine.config import ModelConfig
 from bunny_engine.memory import Seat, Span
 from bunny_engine.memory_choice import Landmarks, Tally, choose
-from bunny_engine.memory_forms import Inputs, KeysValues, Stored, seal
+from bunny_engine.memory_crew import side_by_side
+from bunny_engine.memory_forms import FEW, Inputs, KeysValues, Stored, seal, seen
 from bunny_engine.memory_place import Shelf
 from bunny_engine.model import Model
 
 __all__ = ["BlockMemory", "Shape"]
+
+_RUN = 1024  # sealed tokens that are rebuilt at a time: what that takes still fits a processor's cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +96,12 @@ class BlockMemory:
         if (window := self._windows[layer]) is not None:
             return self._nearby(layer, q, past + n, window)
         own_k, own_v = (each.transpose(0, 1).repeat_interleave(group, 0) for each in (k, v))
-        own = partial(q.transpose(0, 1), own_k, own_v, causal=True)
+        own = attend(q.transpose(0, 1), own_k, own_v, causal=True)
         rows = q.view(n, -1, group, dh).permute(1, 2, 0, 3).reshape(-1, group * n, dh)
-        seen = (own[0].reshape(len(rows), -1, dh), own[1].reshape(len(rows), -1))
+        found = (own[0].reshape(len(rows), -1, dh), own[1].reshape(len(rows), -1))
         if past:
-            seen = merge(seen, partial(rows, self._k[layer, :, :past], self._v[layer, :, :past], causal=False))
-        out = self._older(layer, rows, seen)
+            found = merge(found, seen(rows, self._k[layer, :, :past], self._v[layer, :, :past]))
+        out = self._older(layer, rows, [lambda: found])
         return out.reshape(heads, n, dh).transpose(0, 1).reshape(n, heads * dh)
 
     def one(self, layer: int, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
@@ -106,7 +112,7 @@ class BlockMemory:
         if not len(self._sealed):
             return attend_one(q, keys, values)
         rows = q.view(k.shape[0], -1, q.shape[1])
-        return self._older(layer, rows, partial(rows, keys, values, causal=False)).reshape(-1)
+        return self._older(layer, rows, [partial(seen, rows, keys, values)]).reshape(-1)
 
     def advance(self, count: int) -> None:
         self.length += count
@@ -151,22 +157,39 @@ class BlockMemory:
             block.write(layer, self.length % self._block, x)
         return at
 
-    def _older(self, layer: int, rows: Tensor, seen: Partial) -> Tensor:
-        """What the rows, [kv_heads, n, head_dim], have seen, joined with the sealed blocks' part of it."""
+    def _older(self, layer: int, rows: Tensor, dense: list[Callable[[], Partial]]) -> Tensor:
+        """What the rows, [kv_heads, n, head_dim], see: what `dense` gives, joined with the sealed blocks."""
         most, count = self._shape.most, len(self._sealed)
-        chosen = list(range(count)) if most is None else choose(rows, seen[1], self._marks, layer, most)
-        for keys, values in self._rebuilt(layer, chosen):
-            seen = merge(seen, partial(rows, keys, values, causal=False))
+        found, chosen = None, list(range(count))
+        if most is not None:
+            found, dense = dense[0](), []
+            chosen = choose(rows, found[1], self._marks, layer, most)
+        for seen_here in self._each(dense, layer, rows, chosen):
+            found = seen_here if found is None else merge(found, seen_here)
+        assert found is not None
         self._tally.rebuilt += len(chosen)
         self._tally.skipped += count - len(chosen)
         # One layer a step is looked at whole, each in its turn: that costs a layer's share of what was saved.
         if most is not None and count and layer == self.length % self._model.config.layers:
-            missed = torch.full_like(seen[1], -torch.inf)
-            for keys, _ in self._rebuilt(layer, sorted(set(range(count)) - set(chosen))):
-                missed = torch.logaddexp(missed, log_mass(rows, keys))
-            self._tally.covered += float(torch.sigmoid(seen[1] - missed).sum())
+            missed = torch.full_like(found[1], -torch.inf)
+            for _, mass in self._each([], layer, rows, sorted(set(range(count)) - set(chosen))):
+                missed = torch.logaddexp(missed, mass)
+            self._tally.covered += float(torch.sigmoid(found[1] - missed).sum())
             self._tally.watched += missed.numel()
-        return seen[0]
+        return found[0].to(rows.dtype)
+
+    def _each(
+        self, dense: list[Callable[[], Partial]], layer: int, rows: Tensor, places: list[int]
+    ) -> Iterable[Partial]:
+        """Attention to what is dense and to each run of these sealed blocks alone."""
+        calls: Iterator[Callable[[], Partial]] = chain(
+            dense, (partial(self._seen, layer, rows, run) for run in self._runs(layer, places))
+        )
+        few = rows.device.type == "cpu" and rows.shape[1] <= FEW
+        return side_by_side(list(calls)) if few else (call() for call in calls)
+
+    def _seen(self, layer: int, rows: Tensor, run: list[Stored]) -> Partial:
+        return _joined(run).seen_by(self._model, layer, rows)
 
     def _nearby(self, layer: int, q: Tensor, dense: int, window: int) -> Tensor:
         """Attention in a layer of which each token sees but the `window` newest: q [n, heads, head_dim].
@@ -178,23 +201,25 @@ class BlockMemory:
         places = [torch.arange(min(dense, self._block), device=q.device), behind]
         keys, values = [self._k[layer, :, :dense]], [self._v[layer, :, :dense]]
         reached = [place for place, end in enumerate(self._ends) if end > lowest]
-        for place, (k, v) in zip(reached, self._rebuilt(layer, reached), strict=True):
-            places.append(torch.arange(self._ends[place] - self._block, self._ends[place], device=q.device))
+        for part in map(_joined, self._runs(layer, reached)):
+            k, v = part.rebuild(self._model, layer)
+            places += [torch.arange(start, start + self._block, device=q.device) for start in part.starts]
             keys.append(k)
             values.append(v)
         return attend_places(q, torch.cat(keys, 1), torch.cat(values, 1), torch.cat(places), stop, window)
 
-    def _rebuilt(self, layer: int, places: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Keys and values of each of these sealed blocks, rebuilt when it is its turn."""
-        for stored in self._sealed.parts(layer, places):
-            yield stored.rebuild(self._model, layer)
+    def _runs(self, layer: int, places: list[int]) -> Iterator[list[Stored]]:
+        """These sealed blocks, as many at a time as are worth the overhead of an operation on them."""
+        parts = self._sealed.parts(layer, places)
+        while run := list(islice(parts, max(1, _RUN // self._block))):
+            yield run
 
     def _growing_block(self) -> Inputs | None:
         """Where the inputs of the next tokens are kept; None where they are not."""
         if self._shape.form != "x" or self.length < self._block:
             return None
         start = self.length - self.length % self._block
-        if not self._growing or self._growing[-1].start != start:
+        if not self._growing or self._growing[-1].starts != (start,):
             self._growing.append(Inputs.empty(self._model, start, self._block, self._shape.bits))
         return self._growing[-1]
 
@@ -220,3 +245,7 @@ class BlockMemory:
         for kept in (self._k, self._v):
             kept[:, :, first : self._dense - self._block] = kept[:, :, second : self._dense].clone()
         self._dense -= self._block
+
+
+def _joined(run: list[Stored]) -> Stored:
+    return run[0].beside(run[1:]) if run[1:] else run[0]

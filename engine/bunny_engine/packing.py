@@ -74,6 +74,11 @@ class Packed:
         for mine, theirs in zip(self.tensors, other.tensors, strict=True):
             mine[layer, :, at : at + theirs.shape[1]] = theirs
 
+    def beside(self, others: Sequence[Packed]) -> Packed:
+        """One layer of these tokens and of the others' behind them, packed along channels."""
+        rows = zip(self.tensors, *(other.tensors for other in others), strict=True)
+        return self._over([torch.cat(tensors, dim=1) for tensors in rows])
+
     def tokens(self, start: int, stop: int) -> Packed:
         """A copy of the tokens from `start` up to `stop`, packed along channels."""
         return self._over([tensor[:, :, start:stop].clone() for tensor in self.tensors])

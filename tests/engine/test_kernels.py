@@ -53,7 +53,7 @@ def seated(model: Turned, dense: int, blocks: int, bits: int, seed: int) -> tupl
             random(c.layers, c.kv_heads, BLOCK, c.head_dim, seed=seed + 9 * place + n) for n in (2, 3)
         )
         sealed.append(seal(model, 1000 + BLOCK * (1 + place), keys, values, bits))  # type: ignore[arg-type]
-    tensors = [(block.start, (*block.k.tensors, *block.v.tensors)) for block in sealed]
+    tensors = [(block.starts[0], (*block.k.tensors, *block.v.tensors)) for block in sealed]
     return Seat(k, v, dense, tensors), sealed
 
 

@@ -82,15 +82,32 @@ def attend_dense(
 
 @triton.jit
 def _codes(plane, line, column, HALF: tl.constexpr, BITS: tl.constexpr):
-    """Both halves of the channels of some tokens' codes, as float32. `plane`: an address."""
-    if BITS == 4:  # a byte holds channel i in its lower half, channel i + HALF in its upper one
+    """Codes of some tokens' even and odd channels, as float32, from a plane's address."""
+    if BITS == 4:  # a byte holds both: the even channel in its lower half
         both = tl.load(_at(plane, tl.pointer_type(tl.uint8)) + line[:, None] * HALF + column[None, :])
-        first, second = (both & 15).to(tl.float32), (both >> 4).to(tl.float32)
+        even, odd = (both & 15).to(tl.float32), (both >> 4).to(tl.float32)
     else:
         kind: tl.constexpr = tl.float16 if BITS == 16 else tl.uint8
-        at = _at(plane, tl.pointer_type(kind)) + line[:, None] * (2 * HALF) + column[None, :]
-        first, second = tl.load(at).to(tl.float32), tl.load(at + HALF).to(tl.float32)
-    return first, second
+        at = _at(plane, tl.pointer_type(kind)) + line[:, None] * (2 * HALF) + 2 * column[None, :]
+        even, odd = tl.load(at).to(tl.float32), tl.load(at + 1).to(tl.float32)
+    return even, odd
+
+
+@triton.jit
+def _shared_codes(four, two, line, column, HALF: tl.constexpr):
+    """The same of keys in 4 bits on average: 2 for the quarter of pairs that RoPE turns fastest, 6 for the
+    slowest; see `memory_codes`. `four` holds codes of 4 bits and the upper bits of those of 6, `two` the rest.
+    """
+    FAST: tl.constexpr = HALF // 4
+    fast, slow = column < FAST, column >= HALF - FAST
+    at = _at(four, tl.pointer_type(tl.uint8)) + line[:, None] * (HALF - FAST) + (column - FAST)[None, :]
+    both = tl.load(at, mask=(column >= FAST)[None, :], other=0).to(tl.int32)
+    pair = tl.where(fast, column, column - (HALF - 2 * FAST))  # in the plane of 2 bits, where there is one
+    at = _at(two, tl.pointer_type(tl.uint8)) + line[:, None] * FAST + (pair // 2)[None, :]
+    rest = tl.load(at, mask=(fast | slow)[None, :], other=0).to(tl.int32) >> (4 * (pair % 2))[None, :]
+    times = tl.where(slow, 4, 1)[None, :]
+    even, odd = (both & 15) * times + (rest & 3), (both >> 4) * times + ((rest >> 2) & 3)
+    return even.to(tl.float32), odd.to(tl.float32)
 
 
 @triton.jit
@@ -102,8 +119,10 @@ def attend_stored(
 ):  # fmt: skip
     """Attention to one sealed block of keys before RoPE and values. Grid: (blocks, kv_heads, sequences).
 
-    `table` [sequences, MOST, 6]: addresses of K's codes, scales and least values, then V's; `starts` the
-    position of each block's first token, `counts` how many blocks a sequence has. The pieces are `FIRST` on.
+    `table` [sequences, MOST, 7]: addresses of K's codes (two planes in 4 bits), scales and least values, then
+    of V's; `starts` the position of each block's first token, `counts` how many blocks a sequence has. The
+    pieces are `FIRST` on. a and b are the two channels that RoPE turns together, even and odd those that are
+    stored side by side: in keys both are the same, in values they are not.
     """
     part, head, seq = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     DH: tl.constexpr = 2 * HALF
@@ -113,36 +132,39 @@ def attend_stored(
     place = (seq * KV_HEADS + head) * GROUP + row
     top = tl.full((ROWS,), float("-inf"), tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
-    found_a = tl.zeros((ROWS, HALF), tl.float32)
-    found_b = tl.zeros((ROWS, HALF), tl.float32)
+    found_even = tl.zeros((ROWS, HALF), tl.float32)
+    found_odd = tl.zeros((ROWS, HALF), tl.float32)
     if part < tl.load(counts + seq):
-        entry = table + (seq * MOST + part) * 6
+        entry = table + (seq * MOST + part) * 7
+        scales = entry + (2 if BITS == 4 else 1)  # of keys, their least values, then what values have
         start = tl.load(starts + seq * MOST + part)
         line = (layer * KV_HEADS + head).to(tl.int64) * BLOCK
         query_a = tl.load(q + place[:, None] * DH + half[None, :], mask=mine[:, None], other=0.0)
         query_b = tl.load(q + place[:, None] * DH + HALF + half[None, :], mask=mine[:, None], other=0.0)
         for first in range(0, BLOCK, TILE):
             at = line + first + token
-            key_a, key_b = _codes(tl.load(entry), at, half, HALF, BITS)
-            value_a, value_b = _codes(tl.load(entry + 3), at, half, HALF, BITS)
+            if BITS == 4:
+                key_a, key_b = _shared_codes(tl.load(entry), tl.load(entry + 1), at, half, HALF)
+            else:
+                key_a, key_b = _codes(tl.load(entry), at, half, HALF, BITS)
+            even, odd = _codes(tl.load(scales + 2), at, half, HALF, BITS)
             if BITS != 16:
-                k_group = ((line + first) // TILE) * DH + half
-                k_scale = _at(tl.load(entry + 1), tl.pointer_type(tl.float16)) + k_group
-                k_low = _at(tl.load(entry + 2), tl.pointer_type(tl.float16)) + k_group
+                k_group = ((line + first) // TILE) * DH + 2 * half
+                k_scale = _at(tl.load(scales), tl.pointer_type(tl.float16)) + k_group
+                k_low = _at(tl.load(scales + 1), tl.pointer_type(tl.float16)) + k_group
                 key_a = (
                     key_a * tl.load(k_scale).to(tl.float32)[None, :] + tl.load(k_low).to(tl.float32)[None, :]
                 )
                 key_b = (
-                    key_b * tl.load(k_scale + HALF).to(tl.float32)[None, :]
-                    + tl.load(k_low + HALF).to(tl.float32)[None, :]
+                    key_b * tl.load(k_scale + 1).to(tl.float32)[None, :]
+                    + tl.load(k_low + 1).to(tl.float32)[None, :]
                 )
-                v_group = at * V_GROUPS  # of a token: one group, or one a half
-                v_scale = _at(tl.load(entry + 4), tl.pointer_type(tl.float16)) + v_group
-                v_low = _at(tl.load(entry + 5), tl.pointer_type(tl.float16)) + v_group
-                value_a = value_a * tl.load(v_scale).to(tl.float32)[:, None]
-                value_a += tl.load(v_low).to(tl.float32)[:, None]
-                value_b = value_b * tl.load(v_scale + V_GROUPS - 1).to(tl.float32)[:, None]
-                value_b += tl.load(v_low + V_GROUPS - 1).to(tl.float32)[:, None]
+                v_group = at[:, None] * V_GROUPS + (half // (HALF // V_GROUPS))[None, :]
+                v_scale = tl.load(_at(tl.load(scales + 3), tl.pointer_type(tl.float16)) + v_group).to(
+                    tl.float32
+                )
+                v_low = tl.load(_at(tl.load(scales + 4), tl.pointer_type(tl.float16)) + v_group).to(tl.float32)
+                even, odd = even * v_scale + v_low, odd * v_scale + v_low
             angle = (start + first + token)[:, None] * HALF + half[None, :]
             c, s = tl.load(cos + angle), tl.load(sin + angle)  # float32: bf16 is noise past position 256
             turned_a = (key_a * c - key_b * s).to(query_a.dtype)
@@ -155,14 +177,14 @@ def attend_stored(
             fade = tl.exp(top - highest)
             total = total * fade + tl.sum(weight, 1)
             weight = weight.to(query_a.dtype)
-            found_a = found_a * fade[:, None]
-            found_a += tl.dot(weight, value_a.to(query_a.dtype), input_precision=PRECISION)
-            found_b = found_b * fade[:, None]
-            found_b += tl.dot(weight, value_b.to(query_a.dtype), input_precision=PRECISION)
+            found_even = found_even * fade[:, None]
+            found_even += tl.dot(weight, even.to(query_a.dtype), input_precision=PRECISION)
+            found_odd = found_odd * fade[:, None]
+            found_odd += tl.dot(weight, odd.to(query_a.dtype), input_precision=PRECISION)
             top = highest
     empty = total == 0.0
     share = tl.where(empty, 1.0, total)[:, None]
-    target = out + (place[:, None] * PARTS + FIRST + part) * DH + half[None, :]
-    tl.store(target, found_a / share, mask=mine[:, None])
-    tl.store(target + HALF, found_b / share, mask=mine[:, None])
+    target = out + (place[:, None] * PARTS + FIRST + part) * DH + 2 * half[None, :]
+    tl.store(target, found_even / share, mask=mine[:, None])
+    tl.store(target + 1, found_odd / share, mask=mine[:, None])
     tl.store(lse + place * PARTS + FIRST + part, tl.where(empty, float("-inf"), top + tl.log(total)), mask=mine)

@@ -48,7 +48,7 @@ class Batch:
 
         self._k_at, self._v_at, self._rooms, self._lengths = (whole(n) for _ in range(4))
         self._live, self._counts = whole(n), whole(n)
-        self._table, self._starts = whole(n, most, 6), whole(n, most)
+        self._table, self._starts = whole(n, most, 7), whole(n, most)
 
     def seat(self, seats: Sequence[Seat]) -> None:
         """Take these sequences, in this order; the places left over are empty."""
@@ -56,7 +56,7 @@ class Batch:
             raise ValueError(f"{len(seats)} sequences in a batch of {self._shape.sequences}")
         n, most = self._shape.sequences, self._table.shape[1]
         heads: list[list[int]] = [[0] * n for _ in range(6)]
-        table, starts = [[[0] * 6] * most for _ in range(n)], [[0] * most for _ in range(n)]
+        table, starts = [[[0] * 7] * most for _ in range(n)], [[0] * most for _ in range(n)]
         for row, seat in enumerate(seats):
             if len(seat.sealed) > self._shape.blocks or seat.dense >= self._shape.dense:
                 raise ValueError(f"a sequence of {seat.dense} tokens and {len(seat.sealed)} blocks has no room")
@@ -64,7 +64,8 @@ class Batch:
             for column, value in zip(heads, facts, strict=True):
                 column[row] = value
             for place, (start, stored) in enumerate(seat.sealed):
-                table[row][place] = [tensor.data_ptr() for tensor in stored]
+                addresses = [tensor.data_ptr() for tensor in stored]
+                table[row][place] = addresses + [0] * (7 - len(addresses))
                 starts[row][place] = start
         columns = (self._k_at, self._v_at, self._rooms, self._lengths, self._live, self._counts)
         for target, values in zip((*columns, self._table, self._starts), (*heads, table, starts), strict=True):
