@@ -40,13 +40,17 @@ class Pieces:
     def _path(self, key: str) -> Path:
         return self.folder / (re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-").lower() + ".json")
 
-    def get(self, key: str, stamp: str) -> Any:
-        """What the piece gave; None where it is not done, or was done by other code or at another size."""
+    def get(self, key: str, stamp: str, *, loose: bool = False) -> Any:
+        """What the piece gave; None where it is not done, or was done by other code or at another size.
+
+        `loose` takes any size, the part of the stamp before the hyphen.
+        """
         path = self._path(key)
         if not path.exists():
             return None
         kept = json.loads(path.read_text())
-        return kept["value"] if kept["key"] == key and kept["stamp"] == stamp else None
+        same = kept["stamp"].split("-")[-1] == stamp.split("-")[-1] if loose else kept["stamp"] == stamp
+        return kept["value"] if kept["key"] == key and same else None
 
     def put(self, key: str, stamp: str, value: Any, seconds: float) -> None:
         path = self._path(key)
