@@ -60,6 +60,7 @@ Arrivals = Annotated[
     typer.Option("--arrivals", help="With --rate: poisson (independent) or constant.", rich_help_panel=_BOUNDS),
 ]
 
+_ABSURD = 1e15
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -75,6 +76,10 @@ def bounds(
     limits: dict[str, float] = {}
     for text in budget or ():
         kind, amount = _limit(text)
+        if amount >= _ABSURD:
+            raise UsageError(
+                f"--budget {text[:40]!r}: more than anything could spend; leave it out for no limit"
+            )
         if kind in limits:
             raise UsageError(f"--budget {text!r}: a limit in {kind} is given already")
         limits[kind] = amount

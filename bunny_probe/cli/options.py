@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -164,8 +164,8 @@ def target(
     fields: dict[str, Any] = {}
     for name, value in pairs("--field", field):
         try:
-            fields[name] = json.loads(value)
-        except ValueError:
+            fields[name] = json.loads(value, parse_constant=_no_json)
+        except (ValueError, RecursionError):
             raise UsageError(
                 f"--field {name}: its value is not JSON (a text needs quotes of its own)"
             ) from None
@@ -183,6 +183,10 @@ def target(
     )
     made.check_tokenizer()  # also where nothing is left to ask: a word mistyped is told all the same
     return made
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(constant)  # NaN and Infinity, which Python reads and no server does
 
 
 def pairs(option: str, given: list[str] | None) -> Iterator[tuple[str, str]]:

@@ -151,6 +151,8 @@ def _base_url(url: str) -> str:
             "the endpoint is not an http or https URL with a host and, where there is one, a port from 1 to "
             "65535: write http://HOST:PORT/v1"
         )
+    if not (host := split.hostname or "").isascii() or "xn--" in host:
+        _check_international(host)
     if split.username is not None or split.password is not None:
         raise UsageError(
             f"the endpoint URL for {split.hostname} carries credentials: put the key into an environment "
@@ -160,6 +162,15 @@ def _base_url(url: str) -> str:
     for operation in _OPERATIONS:
         path = path.removesuffix(operation)
     return urlunsplit((split.scheme, split.netloc.lower(), path.rstrip("/") or "/v1", split.query, ""))
+
+
+def _check_international(host: str) -> None:
+    import httpx
+
+    try:
+        httpx.URL(f"http://{host}/").host  # noqa: B018  it is encoded, and decoded, on the way
+    except (ValueError, httpx.InvalidURL):
+        raise UsageError(f"{host!r} cannot be the name of a host: write http://HOST:PORT/v1") from None
 
 
 def _check_header(name: str, value: str) -> None:

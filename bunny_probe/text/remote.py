@@ -67,6 +67,7 @@ class EndpointCounter:
         if self._refuses({"prompt": "one", **self._as_text}):
             del self._as_text["parse_special"]  # a server that knows no such field, and says so
         self._lists = self._takes_lists()
+        self._check_sense()
         self._border = learn_border(self.counts, None if self._lists else 10)
         self.additive = self._border is not None and self._lists
         self.guard = 1 if self._border in ("guarded", None) else 0
@@ -114,6 +115,15 @@ class EndpointCounter:
                 found.append(share)
                 done += share
         return found
+
+    def _check_sense(self) -> None:
+        """A server that counts nothing, or one token whatever the text, would let a prompt grow for ever."""
+        short, long = self.counts(["one", "one two three four five six seven eight nine ten " * 50])
+        if not 0 < short < long:
+            raise ProtocolError(
+                f"{self._url} counts {short} tokens for a word and {long} for five hundred; name a tokenizer "
+                "file instead"
+            )
 
     def _refuses(self, body: Mapping[str, Any]) -> bool:
         return self._send(body)[0] in (400, 422)

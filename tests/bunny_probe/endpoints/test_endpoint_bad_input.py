@@ -13,7 +13,16 @@ KEY = "sk-pasted-51c07aa2"
 
 
 @pytest.mark.parametrize(
-    "url", ["http://[::1/v1", "http://h:99999/v1", "http://h:0/v1", "ftp://h/v1", "http:///v1"]
+    "url",
+    [
+        "http://[::1/v1",
+        "http://h:99999/v1",
+        "http://h:0/v1",
+        "ftp://h/v1",
+        "http:///v1",
+        "http://xn--/v1",
+        "http://\u2603.invalid/v1",
+    ],
 )
 def test_a_url_that_is_none_is_told(url: str) -> None:
     """Half an address, a port that is none, another scheme, no host: one sentence with the form to write."""

@@ -119,6 +119,19 @@ def test_a_reply_that_is_not_json_is_a_protocol_error() -> None:
         remote(lambda _: httpx.Response(200, text="<html>"))
 
 
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_server_that_counts_alike_whatever_the_text_is_refused(count: int) -> None:
+    """A prompt of exact length would grow for ever."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        prompt = json.loads(request.content)["prompt"]
+        several = len(prompt) if isinstance(prompt, list) else 1
+        return httpx.Response(200, json={"count": count, "counts": [count] * several})
+
+    with pytest.raises(ProtocolError, match="for five hundred; name a tokenizer file instead"):
+        remote(answer)
+
+
 def test_no_answer_is_unreachable() -> None:
     """A refused connection says that nothing answers, without a traceback of the client library."""
 
