@@ -33,13 +33,18 @@ def _busy(found: dict[str, Any]) -> list[str]:
 def _slower(found: dict[str, Any]) -> list[str]:
     rows = [row for row in found["forms"] if row["policy"] in ("bsr", "top-blocks")]
     lost = [row for row in rows if row["token_of_full"] > 1]
+    won = [row for row in rows if row not in lost and row["length"] > _DENSE * row["block"]]
     if not lost:
         return [f"No token took longer than with full, in any of {len(rows)} rows."]
     worst = max(lost, key=lambda row: float(row["token_of_full"]))
     return [
         f"Where BSR loses: in {len(lost)} of {len(rows)} rows a token takes longer than with full, at worst "
-        f"{worst['token_of_full']:.1f} times ({worst['name']} at {worst['length']:,} tokens). To rebuild a "
-        "sealed block costs more here than to read a dense one."
+        f"{worst['token_of_full']:.1f} times ({worst['name']} at {worst['length']:,} tokens): to rebuild a "
+        "sealed block costs more there than to read a dense one.",
+        *(
+            f"{row['name']} at {row['length']:,} tokens: {row['token_of_full']:.2f} of full's time a token."
+            for row in won
+        ),
     ]
 
 

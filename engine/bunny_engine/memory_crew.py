@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from threading import Barrier
 from typing import TypeVar
 
@@ -43,10 +42,15 @@ def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 def _crew(size: int) -> ThreadPoolExecutor:
     if size not in _CREWS:
-        crew = ThreadPoolExecutor(size, "sealed-blocks", partial(torch.set_num_threads, 1))
+        crew = ThreadPoolExecutor(size, "sealed-blocks", _be_one)
         started = Barrier(size)
         for worker in [crew.submit(started.wait) for _ in range(size)]:
             worker.result()
         torch.set_num_threads(size)  # a thread to come takes the number that was set last
         _CREWS[size] = crew
     return _CREWS[size]
+
+
+def _be_one() -> None:
+    torch.set_num_threads(1)
+    torch.get_num_threads()  # a thread takes the number when it first needs it, and from then on keeps its own

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import partial as bound
 from pathlib import Path
 
 import pytest
 import tiny_models
 import torch
 from bunny_engine.attention import merge, partial
+from bunny_engine.bench_speed import filled
 from bunny_engine.cli import app
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import Source
 from bunny_engine.loading import open_model
+from bunny_engine.memory_codes import bands_of, encode, paired, unpaired
+from bunny_engine.memory_crew import side_by_side
 from bunny_engine.model import Model
-from bunny_engine.packing import BITS, pack
+from bunny_engine.packing import BITS, group_of, pack, packed_bytes
 from bunny_engine.policies import Policy
 from bunny_engine.types import ModelInfo, SamplingParams
 from hypothesis import HealthCheck, given, settings
@@ -85,6 +89,77 @@ def test_a_packed_number_moves_by_half_a_step(
     assert codes == x.numel() * bits // 8
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    bits=st.sampled_from(BITS),
+    along=st.sampled_from(["tokens", "channels"]),
+    channels=st.sampled_from([8, 16, 32, 64, 128]),
+    spread=st.sampled_from([0.0, 1e-3, 1.0, 500.0]),
+    seed=st.integers(0, 999),
+)
+def test_a_sealed_number_moves_by_half_a_step_of_its_bits(
+    bits: int, along: str, channels: int, spread: float, seed: int
+) -> None:
+    """Whatever share of the bits its channel has; in the predicted bytes; alone or beside other blocks."""
+    x = torch.randn(2, 3, 64, channels, generator=torch.Generator().manual_seed(seed)) * spread + 0.3
+    codes = encode(x, bits, along)  # type: ignore[arg-type]
+    back = codes.numbers()
+    axis = 2 if along == "tokens" else 3
+    reach = x.amax(axis, keepdim=True) - x.amin(axis, keepdim=True)
+    shares = bands_of(bits, channels, along)  # type: ignore[arg-type]
+    steps = torch.tensor([2.0**width - 1 for width, count in shares for _ in range(count)])
+    slack = 2e-3 * (reach + x.abs().amax(axis, keepdim=True)) + 1e-6
+    assert bool(((back - x).abs() <= reach / steps / 2 + slack).all())
+    assert sum(width * count for width, count in shares) == bits * channels
+    group = 64 if along == "tokens" else group_of(channels)
+    assert codes.nbytes == packed_bytes(x.numel(), bits, group)
+    both = codes.part(0).beside([codes.part(1)]).numbers()
+    assert torch.equal(both, torch.cat([back[0], back[1]], dim=1))
+    if along == "channels":
+        weights = torch.rand(3, 2, 64, generator=torch.Generator().manual_seed(seed))
+        off = (codes.part(1).weighed(weights) - weights @ back[1]).abs().max()
+        assert float(off) <= 1e-5 * float(1 + x.abs().max()) * 64
+
+
+def test_slow_pairs_of_a_key_get_more_bits() -> None:
+    """In 4 and 3 bits the last channels, in the order of `paired`, come back more exactly than the first."""
+    x = torch.randn(1, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(unpaired(paired(x)), x)
+    assert paired(torch.arange(6.0)).tolist() == [0, 3, 1, 4, 2, 5]
+    for bits in (4, 3):
+        off = (encode(x, bits, "tokens").numbers() - x).square().mean((0, 1, 2))
+        assert off[-8:].max() < off[24:40].min() / 4 < off[:8].min()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_work_side_by_side_keeps_its_order_and_its_faults(count: int) -> None:
+    """Results as asked, each on one thread while the caller keeps its own; an error of one is the caller's."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = side_by_side([bound(lambda n: (n, torch.get_num_threads()), n) for n in range(count)])
+        assert [n for n, _ in found] == list(range(count))
+        assert count < 2 or {each for _, each in found} == {1}
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ZeroDivisionError):
+            side_by_side([lambda: 1 / 0] * 3)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_step_has_its_bits_with_any_number_of_threads(model: Model) -> None:
+    """Sealed blocks are rebuilt side by side on two threads as on one."""
+    ids, threads, found = ids_of(COUNT, 8), torch.get_num_threads(), []
+    policy = Policy(name="bsr", block=BLOCK, resident=1, bits=4)
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(logits_of(model, policy, ids, 200))
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(found[0], found[1], atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("chosen", ALL, ids=str)
 @pytest.mark.parametrize("tokens", [10, 64, 65, 128, 129, 192, 193, 250])
 def test_predicted_bytes_are_the_allocated_ones(model: Model, chosen: Policy, tokens: int) -> None:
@@ -97,7 +172,7 @@ def test_predicted_bytes_are_the_allocated_ones(model: Model, chosen: Policy, to
 
 
 def test_the_memory_command_tells_every_policy(tiny: tiny_models.TinyModel) -> None:
-    """Each policy and form, in the bytes that a sequence of that length will hold, and what auto picks."""
+    """Each policy and form, in the bytes that a sequence of that length really holds, and what auto picks."""
     done = CliRunner().invoke(
         app, ["memory", str(tiny.gguf), "--context", "4096", "--block-size", "128", "--json"]
     )
@@ -111,6 +186,21 @@ def test_the_memory_command_tells_every_policy(tiny: tiny_models.TinyModel) -> N
     assert by_form["bsr", "x", 16] > by_form["bsr", "x", 8] > by_form["bsr", "kv", 3]
     table = CliRunner().invoke(app, ["memory", str(tiny.gguf), "--context", "4096"])
     assert "The model was trained for 256 tokens only" in table.output
+
+
+def test_what_the_memory_command_predicts_is_held(model: Model, tiny: tiny_models.TinyModel) -> None:
+    """For each policy and form that it lists, to the byte, when a sequence of that length is full."""
+    done = CliRunner().invoke(
+        app,
+        ["memory", str(tiny.gguf), "--context", "256", "--block-size", "64", "--json", "--dtype", "float32"],
+    )
+    rows = json.loads(done.output)["policies"]
+    assert len(rows) == 9
+    for row in rows:
+        form = {"form": row["form"], "bits": row["bits"]} if row["form"] else {}
+        policy = Policy(name=row["policy"], block=64, **form)
+        with torch.inference_mode():
+            assert filled(model, policy, 256, 256).nbytes == row["bytes"], row
 
 
 @pytest.mark.parametrize("resident", [1, 2])

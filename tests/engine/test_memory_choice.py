@@ -129,6 +129,28 @@ def test_blocks_fetched_ahead_are_the_same_blocks(model: Model) -> None:
     assert here.nbytes == away.nbytes == sum(block.nbytes for block in here._blocks)
 
 
+def test_the_next_layers_blocks_are_sent_for_before_they_are_asked(model: Model) -> None:
+    """In the order of a step each layer is copied while the one before it is read, and never twice."""
+    away = Shelf(model.device, 3, host=True)
+    away._fetches = True  # as on a device with memory of its own
+    for n in range(2):
+        key = random(3, 2, BLOCK, 16, seed=n)
+        away.add(seal(model, BLOCK * n, key, key, 8))
+    sent: list[tuple[int, list[int]]] = []
+    send = away._send
+
+    def listen(layer: int, places: list[int]) -> object:
+        sent.append((layer, list(places)))
+        return send(layer, places)
+
+    away._send = listen  # type: ignore[method-assign,assignment]
+    for layer in (0, 1, 2, 0):
+        assert len(list(away.parts(layer, [0, 1]))) == 2
+        assert away._coming[0] == (layer + 1) % 3
+    copied = [(layer, place) for layer, places in sent for place in places]
+    assert copied == [(layer, place) for layer in (0, 1, 2, 0, 1) for place in (0, 1)]
+
+
 async def test_metrics_tell_resident_from_stored_and_what_was_covered(model: Model) -> None:
     """While a sequence runs and after: bytes of both kinds, blocks rematerialised and skipped, mass covered."""
     info = ModelInfo("tiny", 256, model.config.vocab, "cpu", "float32", 0)
