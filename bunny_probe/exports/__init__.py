@@ -54,7 +54,7 @@ def export_source(
         probes, rows, sent = _of_run(path)
     else:
         if with_observations:
-            raise UsageError(f"--with-observations needs a run file; {source} is a suite")
+            raise UsageError(f"--with-observations needs a run file, and {source} is none")
         trials = load_plan(source).trials
         probes = {trial.probe.id: trial.probe for trial in trials}.values()
     with reach(target, on_status) as spec, renderer(spec, target.tokenizer) as render:

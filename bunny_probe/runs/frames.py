@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bunny_probe.columns import COLUMNS
+from bunny_probe.errors import RunError
 from bunny_probe.fits import token_entropy_bounds
 from bunny_probe.outfile import check_outfile
 from bunny_probe.records import Outcome
@@ -197,6 +198,8 @@ def to_parquet(paths: Iterable[str | Path], target: str | Path) -> int:
                     writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
                     written += len(part)
         unfinished.replace(out)
+    except OSError as error:
+        raise RunError(f"{out} cannot be written: {error}") from None
     finally:
         unfinished.unlink(missing_ok=True)
     return written

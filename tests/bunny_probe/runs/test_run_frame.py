@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import tracemalloc
@@ -148,6 +149,21 @@ def test_a_path_that_is_no_run_is_told(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello" * 100)
     with pytest.raises(RunError, match="text"):
         frame(tmp_path / "text")
+
+
+def test_a_disk_that_is_full_names_the_file_and_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words of the Parquet library name nothing."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    Store(tmp_path / "run.db").close()
+    monkeypatch.setattr("bunny_probe.runs.frames.frame_parts", full)
+    with pytest.raises(RunError, match=r"o\.parquet cannot be written: .*Error writing bytes"):
+        to_parquet([tmp_path / "run.db"], tmp_path / "o.parquet")
+    assert not list(tmp_path.glob("*.parquet*"))
 
 
 def test_entropies_of_ragged_alternatives_are_each_tokens_own(tmp_path: Path) -> None:
