@@ -12,7 +12,7 @@ from bunny_probe.bounds import Bounds
 from bunny_probe.cli import app
 from bunny_probe.cli import options as opt
 from bunny_probe.cli.limits import bounds as make_bounds
-from bunny_probe.errors import UsageError, unknown_choice
+from bunny_probe.errors import EndpointError, UsageError, unknown_choice
 from bunny_probe.targets import Target
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ def run(
         opt.print_json(summary)
     else:
         _print_summary(summary)
+    made = observed.summary
+    if made is not None and made.asked and made.open and not made.answered:
+        raise EndpointError(f"{observed.endpoint} answered nothing; the same command asks again")
 
 
 @app.command()

@@ -196,6 +196,19 @@ def test_a_key_that_is_refused_is_told_and_never_shown(cli: Cli, suite_file: Pat
             assert canary.encode() not in path.read_bytes()
 
 
+def test_a_run_without_one_answer_is_endpoint_trouble(cli: Cli, tmp_path: Path) -> None:
+    """Few probes, each put off for good: what came is kept and told, and a script must not go on."""
+    suite = tmp_path / "few.toml"
+    suite.write_text('[[probe]]\nfamily = "length"\ntask = "single"\nlengths = [200]\nsamples = 3\n', "utf-8")
+    with Phantom(script=["rate-limit:500"] * 3) as phantom:
+        command = ("run", suite, "-e", phantom.url, "-m", phantom.model, "--run", tmp_path / "run.db")
+        done = cli(*command)
+        assert done.returncode == 3
+        assert "3 rate_limited" in done.stdout
+        assert "answered nothing; the same command asks again" in done.stderr
+        assert cli(*command).returncode == 0
+
+
 def test_a_tokenizer_that_is_not_there_is_told_even_where_nothing_is_left_to_ask(
     cli: Cli, suite_file: Path, run_file: Path, phantom: Phantom
 ) -> None:
