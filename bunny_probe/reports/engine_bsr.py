@@ -13,14 +13,14 @@ from bunny_probe.reports.diagnose import answers as _answers
 from bunny_probe.reports.display import Tile, finding, markdown, plot, table, tiles
 from bunny_probe.reports.engine_costs import block_sizes, costs, locality, long_contexts, refused
 from bunny_probe.reports.engine_policies import Bench, open_bench
+from bunny_probe.reports.engine_window import WINDOW, seen, window, window_fit
 from bunny_probe.reports.position_recall import from_end
-from bunny_probe.reports.wording import crossing_tile, listed, provenance, span, tone_of
+from bunny_probe.reports.wording import crossing_tile, listed, provenance, span
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bunny_probe.fits.contrasts import ContrastsFit
-    from bunny_probe.fits.window import WindowFit
 
 __all__ = [
     "answers",
@@ -35,8 +35,6 @@ __all__ = [
     "recall",
     "window",
 ]
-
-_WINDOW = "window"
 
 
 def headline(bench: Bench) -> None:
@@ -61,8 +59,8 @@ def headline(bench: Bench) -> None:
         if row.difference is not None:
             bound = f"95 % interval {span(row.low, row.high, '+.2f')}, n = {row.n} pairs"
             shown.append(Tile(f"{_where(bench)}: {row.name}", f"{row.difference:+.2f}", bound))
-    if bench.truth is not None and _WINDOW in bench.studies:
-        found = _window_fit(bench)
+    if bench.truth is not None and WINDOW in bench.studies:
+        found = window_fit(bench)
         shown.append(
             crossing_tile(
                 f"Window estimated; truth {bench.truth.whole_to} to {bench.truth.gone_from}",
@@ -162,42 +160,6 @@ def entropy(bench: Bench) -> None:
     )
 
 
-def window(bench: Bench) -> None:
-    """The instrument against a window that is known: the estimate beside the truth."""
-    if bench.why_not:
-        found = fits.Window(axis="from_end")(from_end(bench.whole))
-        finding(f"{found.sentence()} Nothing is known here to hold it against.", tone="unsure")
-        return
-    if bench.truth is None or _WINDOW not in bench.studies:
-        finding("No window policy was asked, or the suite has no facts at stated distances.", tone="refused")
-        return
-    truth, frame = bench.truth, _inside(bench)
-    decay, found = fits.Decay(axis="from_end")(frame), _window_fit(bench)
-    if decay.status != "refused":
-        plot(lambda width: plots.decay_curve(decay, window=found, width=width))
-    said = (
-        f"The truth: of a prompt of {truth.length} tokens the last token sees the newest {truth.visible}, in "
-        f"blocks of {truth.block}. A fact with up to {truth.whole_to} tokens of text behind it is seen whole, "
-        f"one with more than {truth.gone_from} not at all"
-    )
-    crossing = found.window
-    if found.status == "refused" or crossing is None:
-        finding(f"{said}. {found.sentence()}", "Ask more documents.", tone="refused")
-        return
-    low = crossing.low if crossing.low is not None else 0.0
-    high = crossing.high if crossing.high is not None else float("inf")
-    meets = low <= truth.gone_from and high >= truth.whole_to
-    finding(
-        f"{said}. The estimate: {crossing.text()}, from {found.counts.used} answers; its interval "
-        f"{'meets' if meets else 'misses'} the truth.",
-        ""
-        if meets
-        else "What lies behind the window can still reach the answer through tokens that saw it; and a model "
-        "that finds little at any distance shows no edge.",
-        tone="plain" if meets and tone_of(found.status) == "plain" else "unsure",
-    )
-
-
 def answers(bench: Bench) -> None:
     """The answers themselves, under the policy that finds least."""
     found = {name: study.frame["score"].mean() for name, study in bench.studies.items()}
@@ -274,7 +236,7 @@ def _by_distance(bench: Bench, frame: pd.DataFrame) -> None:
     for value in sorted(distance.dropna().unique()):
         row: dict[str, Any] = {"tokens behind the fact": int(value)}
         if bench.truth is not None:
-            row["for window"] = _seen(bench, int(value))
+            row["for window"] = seen(bench, int(value))
         for name in bench.studies:
             part = placed[(distance == value) & (placed["policy"] == name)]
             scored = part["score"].dropna()
@@ -283,28 +245,6 @@ def _by_distance(bench: Bench, frame: pd.DataFrame) -> None:
             )
         rows.append(row)
     table(pd.DataFrame(rows), "Facts found of those answered, by distance from the end")
-
-
-def _seen(bench: Bench, distance: int) -> str:
-    truth = bench.truth
-    assert truth is not None
-    if distance <= truth.whole_to:
-        return "seen"
-    if distance >= truth.first_block:
-        return "seen, first block"
-    return "forgotten" if distance > truth.gone_from else "at the edge"
-
-
-def _inside(bench: Bench) -> pd.DataFrame:
-    """The window policy's answers, without facts in the first block, which it never forgets."""
-    frame = from_end(bench.studies[_WINDOW])
-    assert bench.truth is not None
-    behind = (1 - frame["depth"].astype("float64")) * bench.truth.length
-    return frame[behind < bench.truth.first_block]
-
-
-def _window_fit(bench: Bench) -> WindowFit:
-    return fits.Window(axis="from_end", fraction=0.5)(_inside(bench))
 
 
 def _longest(costs: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:

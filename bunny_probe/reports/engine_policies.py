@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bunny_probe.bundled_engine import run_engine
-from bunny_probe.campaign import Plan, load_plan, observe, score_run, trial_keys
+from bunny_probe.campaign import Plan, load_plan
 from bunny_probe.errors import UsageError
 from bunny_probe.reports.position_recall import from_end
-from bunny_probe.reports.study import Study
+from bunny_probe.reports.study import Study, gather
 from bunny_probe.targets import ENGINE, Target, reach, renderer
 
 if TYPE_CHECKING:
@@ -101,13 +99,13 @@ def open_bench(
             key_env=key_env or None,
             tokenizer=tokenizer or None,
         )
-        study = _study(plan, target, path, release, concurrency)
+        study = gather(plan, target, path, release=release, concurrency=concurrency)
         why = "the endpoint is not the bundled engine, so its memory cannot be set from here"
         return Bench({study.endpoint: study}, None, None, study.endpoint, release, why)
     studies = {}
     for name, options in named.items():
         target = Target(model=model, engine_options=("--memory", *options, *common))
-        studies[name] = _study(plan, target, path, release, concurrency)
+        studies[name] = gather(plan, target, path, release=release, concurrency=concurrency)
     truth = None
     windows = [options for options in named.values() if options[0] == "window"]
     if windows:
@@ -140,26 +138,6 @@ def _short(words: list[str]) -> str:
         name = flag.removeprefix("--")
         said.append({"bits": f"{value} bits", "top-blocks": value}.get(name, f"{name} {value}".strip()))
     return ", ".join(said)
-
-
-def _study(plan: Plan, target: Target, path: Path, release: str, concurrency: int) -> Study:
-    from bunny_probe.runs import frame
-
-    outcome = observe(plan, target, path, concurrency=concurrency)
-    score_run(path)
-    everything, keys = frame(path), trial_keys(plan)
-    asked = zip(everything["probe_id"], everything["decoding_id"], everything["repeat"], strict=True)
-    wanted = np.fromiter((key in keys for key in asked), dtype=bool, count=len(everything))
-    mine = everything[(everything["endpoint_id"] == outcome.fingerprint) & wanted].reset_index(drop=True)
-    return Study(
-        frame=mine,
-        endpoint=outcome.endpoint,
-        suite=plan.suite.name,
-        description=plan.suite.description,
-        release=release,
-        run_path=path,
-        planned=len(plan.trials),
-    )
 
 
 def _truth(plan: Plan, target: Target, kept: Path, block: int, resident: int) -> Truth | None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bunny_probe.campaign import load_plan, observe, score_run, trial_keys
+from bunny_probe.campaign import Plan, load_plan, observe, score_run, trial_keys
 from bunny_probe.targets import Target
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Study", "open_study"]
+__all__ = ["Study", "gather", "open_study"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,6 @@ def open_study(
 
     Raises what a campaign raises: SuiteError, EndpointError, RunError; what was gathered stays in the run.
     """
-    from bunny_probe.runs import frame
-
     plan = load_plan(suite)
     path = Path(run_path or f"reports/{plan.suite.name}.db")
     target = Target(
@@ -68,10 +66,16 @@ def open_study(
         key_env=key_env or None,
         tokenizer=tokenizer or None,
     )
+    return gather(plan, target, path, release=release, concurrency=concurrency)
+
+
+def gather(plan: Plan, target: Target, path: Path, *, release: str = "", concurrency: int = 1) -> Study:
+    """Ask the target what the run at `path` lacks of the plan, score it, and hold the plan's part of it."""
+    from bunny_probe.runs import frame
+
     outcome = observe(plan, target, path, concurrency=concurrency)
     score_run(path)
-    everything = frame(path)
-    keys = trial_keys(plan)
+    everything, keys = frame(path), trial_keys(plan)
     asked = zip(everything["probe_id"], everything["decoding_id"], everything["repeat"], strict=True)
     wanted = np.fromiter((key in keys for key in asked), dtype=bool, count=len(everything))
     return Study(

@@ -40,7 +40,7 @@ class Size:
     watched: int  # tokens whose attention is looked at
 
 
-QUICK = Size(lengths=(1024, 4096), long=32768, blocks=(128, 512, 1024), steps=2, watched=8)
+QUICK = Size(lengths=(4096,), long=32768, blocks=(128, 512, 1024), steps=2, watched=8)
 WHOLE = Size(
     lengths=(1024, 2048, 4096, 8192), long=65536, blocks=(128, 256, 512, 1024, 2048), steps=12, watched=48
 )

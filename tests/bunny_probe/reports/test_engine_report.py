@@ -11,7 +11,7 @@ from report_pages import caught, frame_of, study_of
 from bunny_probe import bundled_engine
 from bunny_probe.errors import UsageError
 from bunny_probe.phantom import Behaviour, Phantom
-from bunny_probe.reports import diagnose, engine_bsr, engine_costs
+from bunny_probe.reports import diagnose, engine_bsr, engine_costs, engine_window
 from bunny_probe.reports.engine_policies import Bench, Truth
 
 TRUTH = Truth(length=592, block=128, visible=208, whole_to=120, gone_from=165, first_block=430)
@@ -90,7 +90,7 @@ def costs() -> dict[str, Any]:
 
 
 def page(monkeypatch: pytest.MonkeyPatch, opened: Bench) -> str:
-    shown = caught(monkeypatch, engine_bsr, engine_costs, diagnose)
+    shown = caught(monkeypatch, engine_bsr, engine_costs, engine_window, diagnose)
     for name in engine_bsr.__all__:
         if name not in {"open_bench"}:
             getattr(engine_bsr, name)(opened)
