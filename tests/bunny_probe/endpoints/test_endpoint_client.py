@@ -180,6 +180,22 @@ async def test_reasoning_is_kept_apart() -> None:
     assert (timing.first_content or 0) - (timing.first_reasoning or 0) >= 25_000_000
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_thoughts_that_left_no_room_are_an_empty_answer(whole: bool) -> None:
+    """Null content behind reasoning that ate the limit, streamed or not: nothing breaks, and the budget is named."""
+    if whole:
+        message = {"content": None, "reasoning_content": "hm, let me see"}
+        body = {"model": "m-1", "choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
+        script = [head(kind="application/json"), json.dumps(body).encode()]
+    else:
+        thought = delta(delta={"content": None, "reasoning_content": "hm, let me see"})
+        script = [head(), thought, delta(finish="length"), DONE]
+    async with serve(script) as server, open_endpoint(spec(server.url)) as endpoint:
+        attempt = await endpoint.attempt(ASK, Decoding())
+    assert (attempt.text, attempt.reasoning, attempt.stop_reason) == ("", "hm, let me see", "length")
+    assert attempt.outcome == Outcome.OUTPUT_BUDGET
+
+
 async def test_an_answer_that_was_not_streamed_is_read() -> None:
     """A server that ignores `stream` gives one JSON body; it counts, with its finish reason."""
     body = {
