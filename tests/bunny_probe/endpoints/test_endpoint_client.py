@@ -182,7 +182,7 @@ async def test_reasoning_is_kept_apart() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 async def test_thoughts_that_left_no_room_are_an_empty_answer(whole: bool) -> None:
-    """Null content behind reasoning that ate the limit, streamed or not: nothing breaks, and the budget is named."""
+    """Null content behind reasoning that ate the limit, streamed or not: the outcome names the budget."""
     if whole:
         message = {"content": None, "reasoning_content": "hm, let me see"}
         body = {"model": "m-1", "choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
