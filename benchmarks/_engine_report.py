@@ -11,14 +11,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from bunny_engine.waiting import wait_as
 from rich.console import Console
 from rich.table import Table
 
 
 def as_served() -> None:
     """Start this process again with the waiting policy of `bunny-engine serve`: OpenMP reads it only once."""
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ["OMP_WAIT_POLICY"] = "passive"
+    if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
+        wait_as("brief")
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
 

@@ -157,6 +157,8 @@ def weights(options: argparse.Namespace, source: Source) -> Part:
     """Ways to keep the weights: a table of its own."""
     rows = forms(source, 768 if options.quick else 3072)
     half = next(each for each in rows if each["weights"] == "half")
+    for each in rows:
+        each["tokens"] = 768 if options.quick else 3072
     change = abs(half["change, %"])
     return {
         "rows": rows,

@@ -66,10 +66,10 @@ def fetch_command(as_json: Json = False) -> None:
 
 
 @app.command()
-def info(model: Model = DEFAULT, as_json: Json = False) -> None:
-    """What a model is, and how this machine would run it."""
-    from bunny_engine.loading import choose_device, choose_dtype
-    from bunny_engine.weights import open_reader
+def info(model: Model = DEFAULT, weights: Weights = "auto", as_json: Json = False) -> None:
+    """What a model is, and how this machine would run it: in how many bits each layer is kept, too."""
+    from bunny_engine.loading import bits_by_layer, choose_device, choose_dtype, choose_recipe
+    from bunny_engine.weights import forms_of, open_reader
 
     source = resolve(model)
     reader = open_reader(source)
@@ -77,6 +77,7 @@ def info(model: Model = DEFAULT, as_json: Json = False) -> None:
     reader.close()
     device = choose_device()
     dtype = choose_dtype("auto", device)
+    forms = forms_of(choose_recipe(weights, "auto", device), config.matrices(), dtype)
     token_bytes = 2 * config.layers * config.kv_rows * dtype.itemsize
     facts: dict[str, Any] = {
         "name": source.name,
@@ -84,6 +85,7 @@ def info(model: Model = DEFAULT, as_json: Json = False) -> None:
         **config.to_json(),
         "device": str(device),
         "dtype": str(dtype).removeprefix("torch."),
+        "weights": [line.strip() for line in bits_by_layer(config, forms)],
         "cache_bytes_per_token": token_bytes,
         "cache": str(cache_dir()),
     }
@@ -125,8 +127,12 @@ def serve(
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; one a core if unset.")] = None,
     wait: Annotated[
-        str, typer.Option(help="How idle threads wait: passive, or active (spin) on a machine of its own.")
-    ] = "passive",
+        str,
+        typer.Option(
+            help="How threads wait for the next product: brief (spin a moment, then sleep), passive (sleep: "
+            "for a machine that is busy with other things), or active (spin)."
+        ),
+    ] = "brief",
     slots: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 32,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait before new ones get a 429.")] = 256,
     step_tokens: Annotated[
@@ -206,7 +212,8 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
         return
     table = Table(show_header=False, box=None)
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), str(value))
+        said = "\n".join(value) if isinstance(value, list) else str(value)
+        table.add_row(name.replace("_", " "), said)
     Console().print(table)
 
 

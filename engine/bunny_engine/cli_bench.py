@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import DEFAULT, KNOWN, resolve
+from bunny_engine.waiting import wait_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def bench_command(
         raise OptionError(f"--dtype {dtype!r}; choices: auto, float32, bfloat16")
     if out is not None and not out.parent.is_dir():
         raise OptionError(f"--json {out}: there is no folder {out.parent}")
-    os.environ["OMP_WAIT_POLICY"] = "passive"  # as `serve` waits; read when torch is imported
+    wait_as("brief")  # as `serve` does
     import torch
 
     from bunny_engine.bench import BenchOptions, measure

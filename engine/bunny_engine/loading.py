@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import torch
 
+from bunny_engine.config import ModelConfig
 from bunny_engine.engine import EngineOptions, LocalEngine
 from bunny_engine.errors import OptionError
 from bunny_engine.fetch import Source
@@ -34,6 +35,7 @@ __all__ = [
     "FOUR_BITS",
     "DeviceName",
     "DtypeName",
+    "bits_by_layer",
     "choose_device",
     "choose_dtype",
     "choose_recipe",
@@ -202,21 +204,7 @@ def kernel(dtype: torch.dtype, device: torch.device, stored: Stored, *, decodes:
 
 def describe(checkpoint: Checkpoint, form: Callable[[Stored], type[Linear]]) -> Iterator[str]:
     """Bits a weight, layer by layer where they differ, and what they are multiplied as."""
-    layers: dict[str, list[int]] = {}
-    for layer in range(checkpoint.config.layers):
-        mine = f"layers.{layer}."
-        said = ", ".join(
-            f"{name.removeprefix(mine)} {_bits(checkpoint, name)}"
-            for name in checkpoint.forms
-            if name.startswith(mine)
-        )
-        layers.setdefault(said, []).append(layer)
-    ends = ", ".join(
-        f"{name} {_bits(checkpoint, name)}" for name in ("embed", "head") if name in checkpoint.forms
-    )
-    yield f"bits a weight: {ends}"
-    for said, members in layers.items():
-        yield f"  layers {_ranges(members)}: {said}"
+    yield from bits_by_layer(checkpoint.config, checkpoint.forms)
     stored = sum(matrix.nbytes for matrix in checkpoint.matrices.values())
     weights = sum(matrix.shape[0] * matrix.shape[1] for matrix in checkpoint.matrices.values())
     yield f"{stored / 1e6:,.0f} MB of matrices, {8 * stored / weights:.2f} bits a weight"
@@ -224,9 +212,23 @@ def describe(checkpoint: Checkpoint, form: Callable[[Stored], type[Linear]]) -> 
     yield "; ".join(ways)
 
 
-def _bits(checkpoint: Checkpoint, name: str) -> str:
-    form = checkpoint.forms[name]
-    return f"{Stored.bits_of(form, checkpoint.matrices[name].shape):.4g} ({form})"
+def bits_by_layer(config: ModelConfig, forms: Mapping[str, str]) -> Iterator[str]:
+    """Bits a weight of each matrix that is kept in one of `forms`; a line for all layers that are alike."""
+    shapes = config.shapes()
+
+    def bits(name: str) -> str:
+        rows, columns = shapes[name]
+        return f"{Stored.bits_of(forms[name], (rows, columns)):.4g} ({forms[name]})"
+
+    ends = ", ".join(f"{name} {bits(name)}" for name in ("embed", "head") if name in forms)
+    yield f"bits a weight: {ends}"
+    layers: dict[str, list[int]] = {}
+    for layer in range(config.layers):
+        mine = f"layers.{layer}."
+        said = ", ".join(f"{name.removeprefix(mine)} {bits(name)}" for name in forms if name.startswith(mine))
+        layers.setdefault(said, []).append(layer)
+    for said, members in layers.items():
+        yield f"  layers {_ranges(members)}: {said}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

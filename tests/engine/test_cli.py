@@ -96,6 +96,19 @@ def test_info_is_json_for_a_program(tiny: tiny_models.TinyModel) -> None:
     assert facts["name"] == "llama"
 
 
+def test_info_shows_bits_layer_by_layer(tiny: tiny_models.TinyModel) -> None:
+    """What `serve` says when it loads a table of forms, before anything is converted."""
+    table = "int8,mlp=int4,layers.0.*=bf16"
+    done = CliRunner().invoke(app, ["info", "--model", str(tiny.gguf), "--weights", table, "--json"])
+    embed, first, second = json.loads(done.stdout)["weights"]
+    assert embed.startswith("bits a weight: embed 8")
+    assert first == "layers 0: " + ", ".join(
+        f"{name} 16 (bfloat16)" for name in ("qkv", "out", "gate_up", "down")
+    )
+    assert second.startswith("layers 1: qkv 8.")
+    assert "down 5 (int4)" in second
+
+
 def test_every_command_explains_itself() -> None:
     """Each command has a help text, and each of its options too."""
     import typer.main
