@@ -17,7 +17,7 @@ Cli = Callable[..., "CompletedProcess[str]"]
 def test_the_window_is_found_by_length(cli: Cli, tmp_path: Path) -> None:
     """One line for a person, each step on the other stream; again it asks nothing and says the same as JSON."""
     with Phantom(Behaviour(recall="where(L < 1500, 0.98, 0.05)", wrong_anchor=0.0)) as phantom:
-        asked = ("window", "--run", tmp_path / "run.db", "--endpoint", phantom.url, "--concurrency", "4")
+        asked = ("window", "--run", tmp_path / "run.db", "--endpoint", phantom.url, "--width", "2.5")
         done = cli(*asked)
         requests = phantom.stats.snapshot()["requests"]
         again = cli(*asked, "--json")

@@ -53,11 +53,11 @@ def test_the_interval_of_a_tail_is_as_wide_as_its_estimates_scatter() -> None:
     """Over many campaigns the half-width at 95 % is two standard deviations of what was found."""
     rng = np.random.default_rng(2)
     found = [
-        fits.Distribution(quantities=("latency_s",))(_frame(*_tied(rng, 1000))).fast_score for _ in range(150)
+        fits.Distribution(quantities=("latency_s",))(_frame(*_tied(rng, 1000))).fast_score for _ in range(100)
     ]
     values = np.array([f.value for f in found if f is not None], dtype=float)
     half = np.mean([(f.high - f.low) / 2 for f in found if f is not None])  # type: ignore[operator]
-    assert abs(half / (1.96 * np.std(values)) - 1) < 0.15
+    assert abs(half / (1.96 * np.std(values)) - 1) < 0.18
 
 
 def test_a_cut_through_ties_is_no_estimate() -> None:
