@@ -10,12 +10,10 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from bunny_engine.errors import OptionError
@@ -109,7 +107,6 @@ def run(options: ServeOptions, console: Console) -> None:
 async def _serve(options: ServeOptions, console: Console, listener: socket.socket, source: object) -> None:
     # What needs no torch happens while torch is imported; what serves is imported while the weights are packed.
     ahead = ThreadPoolExecutor(1).submit(load_tokenizer, cast(Source, source))
-    _import_torch()
     import torch
 
     from bunny_engine.engine import EngineOptions
@@ -160,22 +157,6 @@ async def _serve(options: ServeOptions, console: Console, listener: socket.socke
     finally:
         watch.cancel()
         engine.close()
-
-
-def _import_torch() -> None:
-    """Import torch without its shape functions for tensors that hold no data: a quarter of the time it takes.
-
-    Nothing here asks for them; whoever does, torch.compile say, imports them then.
-    """
-    name = "torch._meta_registrations"
-    if "torch" in sys.modules:
-        return
-    sys.modules[name] = ModuleType(name)
-    try:
-        import torch
-    finally:
-        del sys.modules[name]
-    vars(torch).pop("_meta_registrations", None)
 
 
 def _keep_large_blocks() -> None:
