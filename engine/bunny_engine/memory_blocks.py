@@ -29,7 +29,9 @@ from bunny_engine.model import Model
 
 __all__ = ["BlockMemory", "Shape"]
 
-_RUN = 1024  # sealed tokens that are rebuilt at a time: what that takes still fits a processor's cache
+# Sealed tokens that are rebuilt at a time: for one token's step as many as fit a core's cache; for a prompt's
+# chunk, whose operations use all cores, more of them, so that fewer cores are woken.
+_RUN, _WIDE_RUN = 1024, 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +184,11 @@ class BlockMemory:
         self, dense: list[Callable[[], Partial]], layer: int, rows: Tensor, places: list[int]
     ) -> Iterable[Partial]:
         """Attention to what is dense and to each run of these sealed blocks alone."""
-        calls: Iterator[Callable[[], Partial]] = chain(
-            dense, (partial(self._seen, layer, rows, run) for run in self._runs(layer, places))
-        )
         few = rows.device.type == "cpu" and rows.shape[1] <= FEW
+        runs = self._runs(layer, places, _RUN if few else _WIDE_RUN)
+        calls: Iterator[Callable[[], Partial]] = chain(
+            dense, (partial(self._seen, layer, rows, run) for run in runs)
+        )
         return side_by_side(list(calls)) if few else (call() for call in calls)
 
     def _seen(self, layer: int, rows: Tensor, run: list[Stored]) -> Partial:
@@ -201,17 +204,17 @@ class BlockMemory:
         places = [torch.arange(min(dense, self._block), device=q.device), behind]
         keys, values = [self._k[layer, :, :dense]], [self._v[layer, :, :dense]]
         reached = [place for place, end in enumerate(self._ends) if end > lowest]
-        for part in map(_joined, self._runs(layer, reached)):
+        for part in map(_joined, self._runs(layer, reached, _WIDE_RUN)):
             k, v = part.rebuild(self._model, layer)
             places += [torch.arange(start, start + self._block, device=q.device) for start in part.starts]
             keys.append(k)
             values.append(v)
         return attend_places(q, torch.cat(keys, 1), torch.cat(values, 1), torch.cat(places), stop, window)
 
-    def _runs(self, layer: int, places: list[int]) -> Iterator[list[Stored]]:
-        """These sealed blocks, as many at a time as are worth the overhead of an operation on them."""
+    def _runs(self, layer: int, places: list[int], tokens: int) -> Iterator[list[Stored]]:
+        """These sealed blocks, so many tokens at a time, or one block."""
         parts = self._sealed.parts(layer, places)
-        while run := list(islice(parts, max(1, _RUN // self._block))):
+        while run := list(islice(parts, max(1, tokens // self._block))):
             yield run
 
     def _growing_block(self) -> Inputs | None:
