@@ -16,7 +16,7 @@ from bunny_probe.errors import EndpointError, UsageError, unknown_choice
 from bunny_probe.targets import Target
 
 if TYPE_CHECKING:
-    from bunny_probe.campaign import Plan
+    from bunny_probe.campaign import Observed, Plan
     from bunny_probe.runs import RunSummary
 
 _ON_A_CLOCK = 512  # requests under way at most, in an open loop without a stated concurrency
@@ -57,9 +57,7 @@ def run(
         opt.print_json(summary)
     else:
         _print_summary(summary)
-    made = observed.summary
-    if made is not None and made.asked and made.open and not made.answered:
-        raise EndpointError(f"{observed.endpoint} answered nothing; the same command asks again")
+    _refuse_silence(observed)
 
 
 @app.command()
@@ -112,6 +110,7 @@ def diagnose(
     else:
         _print_summary(summary)
         _out.print(f"[bold]report:[/bold] {report.resolve()}")
+    _refuse_silence(observed)
 
 
 @app.command()
@@ -211,6 +210,13 @@ def _summary(
         "scored": scored,
     }
     return summary
+
+
+def _refuse_silence(observed: Observed) -> None:
+    """Raise EndpointError where not one of those asked answered: a script must not go on as after a run."""
+    made = observed.summary
+    if made is not None and made.asked and made.open and not made.answered:
+        raise EndpointError(f"{observed.endpoint} answered nothing; the same command asks again")
 
 
 def _print_summary(summary: dict[str, Any]) -> None:

@@ -209,6 +209,23 @@ def test_a_run_without_one_answer_is_endpoint_trouble(cli: Cli, tmp_path: Path) 
         assert cli(*command).returncode == 0
 
 
+def test_a_diagnosis_without_one_answer_is_endpoint_trouble_too(
+    cli: Cli, suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report is still written, for it says what came instead."""
+    suite_file.write_text(
+        '[[probe]]\nfamily = "length"\ntask = "single"\nlengths = [200]\nsamples = 3\n', "utf-8"
+    )
+    written = []
+    monkeypatch.setattr("bunny_probe.reports.html.execute", lambda *_, **__: None)
+    monkeypatch.setattr("bunny_probe.reports.html.write_html", lambda _, report, **__: written.append(report))
+    with Phantom(script=["rate-limit:500"] * 3) as phantom:
+        done = cli("diagnose", "--suite", suite_file, "-e", phantom.url, "-m", phantom.model, "--out", tmp_path)
+    assert done.returncode == 3
+    assert "answered nothing; the same command asks again" in done.stderr
+    assert written == [tmp_path / "report.html"]
+
+
 def test_a_tokenizer_that_is_not_there_is_told_even_where_nothing_is_left_to_ask(
     cli: Cli, suite_file: Path, run_file: Path, phantom: Phantom
 ) -> None:
