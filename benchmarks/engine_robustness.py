@@ -29,7 +29,8 @@ from typing import Any
 
 import httpx
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+_TESTS = Path(__file__).parents[1] / "tests"
+sys.path[:0] = [str(_TESTS / "support"), str(_TESTS / "engine" / "server")]
 
 import tiny_models
 from _engine_report import bar, report
