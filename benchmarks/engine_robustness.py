@@ -29,8 +29,8 @@ from typing import Any
 
 import httpx
 
-_TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(_TESTS / "support"), str(_TESTS / "engine" / "server")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "engine" / "server"))
 
 import tiny_models
 from _engine_report import bar, report
