@@ -14,7 +14,7 @@ from bunny_engine.fetch import Source, cache_dir
 
 __all__ = ["conversion_dir", "written"]
 
-_FORMAT = 2  # of what is kept: part of its key, so that a change makes a new one
+_FORMAT = 3  # of what is kept: part of its key, so that a change makes a new one
 _HASHED_WHOLE = 512 << 20  # bytes: larger files are told apart by both ends, size and time
 _END = 8 << 20
 
