@@ -5,8 +5,8 @@ channel, for their outliers sit in fixed channels; values along channels, token 
 
 Not every channel of a key deserves the same bits. Queries look at the pairs of channels that RoPE turns slowly:
 they carry the large numbers, and half a step there moves a score more than everything in the fast pairs. So 4
-bits, and 3, are an average of 6, 4 and 2, the more the slower. `paired` puts a pair's two channels side by side,
-the fastest pair first.
+bits, and 3, are an average of 6, 4 and 2, the more the slower. `paired` puts a pair's two channels side by
+side, the fastest pair first.
 """
 
 from __future__ import annotations
