@@ -138,7 +138,7 @@ def main() -> None:
     kept = json.loads(options.keep.read_text()) if options.keep and options.keep.is_file() else {}
     losses: dict[str, list[float]] = {}
     rows: list[dict[str, Any]] = []
-    base_seconds, counts = 0.0, []
+    counts: list[int] = []
     for name, policy in POLICIES.items():
         if name in EXACT:  # a finer measure than perplexity is taken of them
             continue
@@ -149,7 +149,6 @@ def main() -> None:
             done["seconds"] += time.perf_counter() - begun
             keep(options, kept, started)
         found, seconds = kept[name]["found"], kept[name]["seconds"]
-        base_seconds = base_seconds or seconds
         losses[name] = [loss for loss, *_ in found]
         counts = [predicted for _, predicted, *_ in found]
         each = [
@@ -165,7 +164,6 @@ def main() -> None:
                 "by passage, %": " ".join(f"{change:+.3f}" for change in each),
                 "MiB": found[0][2] / 2**20,
                 "of full": found[0][2] / Policy().bytes_for(model.config, tokens, model.dtype),
-                "prefill time of full": seconds / base_seconds,
                 "attention covered": sum(shares) / len(shares) if shares else "",
             }
         )
