@@ -72,7 +72,9 @@ def window(
             help="What is chosen: the prompt's 'length', or a fact's 'depth' in prompts of one length."
         ),
     ] = "length",
-    prompt: Annotated[int | None, typer.Option(min=256, help="By depth: tokens of every prompt.")] = None,
+    prompt: Annotated[
+        int | None, typer.Option(min=256, max=1_048_576, help="By depth: tokens of every prompt.")
+    ] = None,
     shortest: Annotated[
         int | None,
         typer.Option(min=1, help="Shortest prompt, or distance from fact to end. None: 512; by depth 128."),
@@ -85,7 +87,7 @@ def window(
         float, typer.Option(min=0.01, max=0.99, help="Share of the short-context score that must hold.")
     ] = 0.85,
     width: Annotated[
-        float, typer.Option(min=0.05, help="Stop when the interval is this narrow, in octaves.")
+        float, typer.Option(min=0.05, max=30, help="Stop when the interval is this narrow, in octaves.")
     ] = 1.5,
     budget: Annotated[
         int | None,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bunny_probe.fits.curves import CURVES, Axis
 from bunny_probe.fits.result import Crossing, Result, Status
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +91,9 @@ class WindowSearch:
     repeats: int = 4  # documents asked a step
     level: float = 0.95
     prompt: int | None = None  # tokens of every prompt, to search by depth; None: search by length
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, tried: Sequence[Tried] = ()) -> NextLength:
         if self.prompt is not None and self.longest > self.prompt:

@@ -13,6 +13,7 @@ from bunny_probe.fits.paired import paired_difference, paired_ratio
 from bunny_probe.fits.proportions import critical, wilson
 from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import Sample, cells_of, refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,6 +100,9 @@ class Agreement:
     key: str = "text"
     level: float = 0.95
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> AgreementFit:
         """`frame`: columns probe_id, decoding_id, repeat, text, score, temperature, repetition_penalty …"""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from bunny_probe.fits.edits import EDITS
 from bunny_probe.fits.paired import paired_difference
 from bunny_probe.fits.result import Estimate, Result, Status, records_table
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +71,9 @@ class ScorerEdits:
     tolerance: float = 0.05
     level: float = 0.95
     edits: Mapping[str, Callable[[str], str]] | None = None  # None: `edits.EDITS`
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, score: Callable[[int, str], float], answers: Sequence[str]) -> ScorerEditsFit:
         """`score(i, text)`: the scorer's number for answer i of the campaign with its text replaced."""

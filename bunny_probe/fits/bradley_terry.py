@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bunny_probe.fits.proportions import critical
 from bunny_probe.fits.result import Result, Status, records_table
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +74,9 @@ class BradleyTerry:
 
     level: float = 0.95
     least: int = 5  # votes
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, votes: Iterable[tuple[str, str, float]]) -> BradleyTerryFit:
         """`votes`: (one, other, 1 where the first was preferred, 0 where the second, 0.5 where equal)."""

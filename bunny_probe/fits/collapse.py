@@ -10,6 +10,7 @@ import numpy as np
 from bunny_probe.fits.decay import LengthCell
 from bunny_probe.fits.result import Counts, Crossing, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import numbers
+from bunny_probe.fits.settings import check_settings
 from bunny_probe.fits.window import Window
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class Collapse:
     choices: float = 4.0
     fraction: float = 0.85
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> CollapseFit:
         """`frame`: columns first_entropy_low, answered, cluster, length_tokens."""

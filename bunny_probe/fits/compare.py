@@ -14,6 +14,7 @@ from bunny_probe.fits.proportions import critical
 from bunny_probe.fits.result import Counts, Result, Status, records_table
 from bunny_probe.fits.sameness import answer_features, ecdf_distance, first_token_features, permutation_mmd
 from bunny_probe.fits.sample import Sample, refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,6 +115,9 @@ class Compare:
     times: tuple[str, ...] = ("ttft_s", "latency_s")
     rounds: int = 500  # of the permutation tests
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, first: pd.DataFrame, second: pd.DataFrame) -> CompareFit:
         """Two frames, the older one first."""

@@ -12,6 +12,7 @@ from bunny_probe.fits.compare import adjusted
 from bunny_probe.fits.paired import paired_difference
 from bunny_probe.fits.result import Counts, Result, Status, records_table
 from bunny_probe.fits.sample import Sample, refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +78,9 @@ class Contrasts:
     level: float = 0.95
     least: int = 5
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> ContrastsFit:
         """`frame`: columns score, answered, cluster, `column` and those of `match`."""

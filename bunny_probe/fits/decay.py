@@ -14,6 +14,7 @@ from bunny_probe.fits.ensemble import Ensemble, ModelRow, fit_curves
 from bunny_probe.fits.proportions import critical, wilson
 from bunny_probe.fits.result import Counts, Crossing, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import Cells, Sample, cells_of, refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +107,9 @@ class Decay:
     models: tuple[str, ...] | None = None  # None: all five
     points: int = 60  # of the curve, for plots
     beyond: float = 2.0  # how far the curve is drawn past the probed range, as a factor
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> DecayFit:
         """`frame`: columns score, answered, cluster, length_tokens (and depth for the other axes)."""

@@ -12,6 +12,7 @@ from bunny_probe.errors import FitRefused
 from bunny_probe.fits.proportions import critical, quantile_ranks, wilson
 from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import cells_of, refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +46,7 @@ class DistributionFit(Result):
     best_latency: Percentile | None  # median latency of the others
     counts: Counts
     level: float
+    tail: float = 0.1
 
     def table(self) -> pd.DataFrame:
         """A row per quantity and percentile."""
@@ -56,8 +58,9 @@ class DistributionFit(Result):
         medians = [p for p in self.percentiles if p.q == 0.5]
         text = "; ".join(f"median {p.quantity} {p.value:.3g}{_span(p)}, n = {p.n:,}" for p in medians)
         if self.slow_score is not None and self.fast_score is not None:
+            slowest = "tenth" if self.tail == 0.1 else f"{self.tail:.0%}"
             text += (
-                f"; the slowest tenth scores {self.slow_score.text()} (n = {self.slow_score.n:,}), "
+                f"; the slowest {slowest} scores {self.slow_score.text()} (n = {self.slow_score.n:,}), "
                 f"the rest {self.fast_score.text()} (n = {self.fast_score.n:,})"
             )
         return f"{text[0].upper()}{text[1:]} ({self.level:.0%} intervals)."
@@ -82,6 +85,9 @@ class Distribution:
     tail: float = 0.1
     level: float = 0.95
 
+    def __post_init__(self) -> None:
+        check_settings(self)
+
     def __call__(self, frame: pd.DataFrame) -> DistributionFit:
         rows: list[Percentile] = []
         counts: Counts | None = None
@@ -99,11 +105,20 @@ class Distribution:
         if not rows:
             reason = reasons[0] if reasons else "no quantity was named"
             return DistributionFit(
-                "refused", reason, (), None, None, None, None, counts or Counts(), self.level
+                "refused", reason, (), None, None, None, None, counts or Counts(), self.level, self.tail
             )
         slow, fast, worst, best = self._tails(frame)
         return DistributionFit(
-            "ok", "; ".join(reasons), tuple(rows), slow, fast, worst, best, counts or Counts(), self.level
+            "ok",
+            "; ".join(reasons),
+            tuple(rows),
+            slow,
+            fast,
+            worst,
+            best,
+            counts or Counts(),
+            self.level,
+            self.tail,
         )
 
     def _tails(

@@ -13,6 +13,7 @@ from bunny_probe.fits.entropy_bounds import token_entropy_bounds
 from bunny_probe.fits.means import cluster_mean, cluster_slope
 from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,6 +83,9 @@ class Entropy:
     by: Literal["length_tokens", "depth", "variant"] = "length_tokens"
     token: Literal["answer", "first"] = "answer"
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> EntropyFit:
         prefix = "first_" if self.token == "first" else ""

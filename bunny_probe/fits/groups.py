@@ -12,6 +12,7 @@ from bunny_probe.errors import FitRefused
 from bunny_probe.fits.proportions import wilson
 from bunny_probe.fits.result import Counts, Result, Status, records_table
 from bunny_probe.fits.sample import cells_of, refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +67,9 @@ class Groups:
 
     by: tuple[str, ...] = ("task",)
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> GroupsFit:
         """`frame`: columns score, answered, cluster and those of `by`."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from bunny_probe.fits.proportions import wilson
 from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,9 @@ class Outcomes:
 
     by: str | None = None
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> OutcomesFit:
         missing = [name for name in ("outcome", self.by) if name is not None and name not in frame.columns]

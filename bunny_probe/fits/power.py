@@ -9,6 +9,7 @@ import numpy as np
 
 from bunny_probe.fits.proportions import critical, wilson
 from bunny_probe.fits.result import Result, Status
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,9 @@ class PlanForShare:
     trials: int = 1  # a document: anchors asked of it, repeats
     alike: float = 0.0  # correlation of trials of one document; 1 for repeats at temperature 0
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self) -> SampleSize:
         question = f"a share near {self.share:g} to within ±{self.half_width:g} ({self.level:.0%})"
@@ -86,6 +90,9 @@ class PlanForDifference:
     trials: int = 1
     alike: float = 0.0
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self) -> SampleSize:
         question = f"a fall of {self.difference:g} from {self.share:g} with power {self.power:.0%}"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bunny_probe.fits.result import Estimate, Result, Status
 from bunny_probe.fits.sample import numbers
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +86,9 @@ class Ranking:
     level: float = 0.95
     draws: int = 500
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frames: Mapping[str, pd.DataFrame]) -> RankingFit:
         """`frames`: name → observations: probe_id, cluster, length_tokens, score, answered, latency_s."""

@@ -12,6 +12,7 @@ from bunny_probe.errors import FitRefused
 from bunny_probe.fits.proportions import critical, mover_difference, wilson
 from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import Sample, cells_of, refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,6 +89,9 @@ class Recall:
     middle: tuple[float, float] = (0.3, 0.7)
     depth_bins: int = 10  # used only when there are more than 12 distinct depths
     length_bins: int = 12  # used only when there are more than 16 distinct lengths
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> RecallFit:
         """`frame`: columns score, answered, cluster, length_tokens, depth, and label for wrong anchors."""

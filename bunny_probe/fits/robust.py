@@ -15,6 +15,7 @@ from bunny_probe.fits.least_squares import Loss, least_squares_curve, nearest_st
 from bunny_probe.fits.proportions import critical
 from bunny_probe.fits.result import Counts, Result, Status, records_table
 from bunny_probe.fits.sample import refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +69,9 @@ class RobustDecay:
     points: int = 25
     level: float = 0.95
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> RobustDecayFit:
         """`frame`: columns score, answered, cluster, length_tokens."""

@@ -13,6 +13,7 @@ from bunny_probe.fits.proportions import critical
 from bunny_probe.fits.recall import depth_length_codes
 from bunny_probe.fits.result import Counts, Result, Status, records_table
 from bunny_probe.fits.sample import refused_counts, take
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,11 +73,16 @@ class RecallSurface:
     splines: int = 5  # basis functions in depth; more where these are shown to be too few
     depths: tuple[float, ...] | None = None  # where to evaluate; None: at the probed depths and lengths
 
+    def __post_init__(self) -> None:
+        check_settings(self)
+
     def __call__(self, frame: pd.DataFrame) -> RecallSurfaceFit:
         """`frame`: columns score, answered, cluster, length_tokens, depth."""
         try:
             sample = take(frame, ("length_tokens", "depth"))
             depths, d_code, lengths, l_code = depth_length_codes(sample)
+            if lengths[0] < 1:
+                raise FitRefused(f"a prompt of {lengths[0]:g} tokens is none: lengths begin at 1")
             if depths.size < 3:
                 raise FitRefused(f"{depths.size} depths show no course over depth: at least 3 are needed")
             size = min(self.splines, depths.size) * min(lengths.size, 2)

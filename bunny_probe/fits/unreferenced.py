@@ -13,6 +13,7 @@ from bunny_probe.fits.curves import Axis, Curve
 from bunny_probe.fits.decay import LengthCell, ensemble_of, length_cells, positions, warnings_of
 from bunny_probe.fits.result import Counts, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import refused_counts
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,9 @@ class Unreferenced:
     """
 
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> UnreferencedFit:
         """`frame`: columns score, answered, cluster, length_tokens, depth."""

@@ -14,6 +14,7 @@ from bunny_probe.fits.ensemble import Ensemble, ModelRow
 from bunny_probe.fits.proportions import critical, wilson
 from bunny_probe.fits.result import Counts, Crossing, Estimate, Result, Status, records_table
 from bunny_probe.fits.sample import Cells, Sample, refused_counts
+from bunny_probe.fits.settings import check_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +68,9 @@ class Window:
     axis: Literal["length_tokens", "from_end"] = "length_tokens"
     level: float = 0.95
     models: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(self, frame: pd.DataFrame) -> WindowFit:
         if not 0 < self.fraction < 1:

@@ -52,7 +52,7 @@ def headline(study: Study) -> None:
     depths = recall.reason or "not enough depths"
     shown = [
         estimate_tile("Requests answered", answered.answered, form=".0%"),
-        estimate_tile("Recall in the shortest context", decay.base, why=decay.reason),
+        estimate_tile("Recall in the shortest context, on the fitted curve", decay.base, why=decay.reason),
         crossing_tile(
             f"Effective window, {window.fraction:.0%} of the base", window.window, window.counts.used,
             unit="prompt tokens", why=window.reason,

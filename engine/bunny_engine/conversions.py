@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from bunny_engine.errors import DamagedWeights
+from bunny_engine.errors import DamagedWeights, OptionError
 from bunny_engine.fetch import Source, cache_dir
 
 __all__ = ["conversion_dir", "written"]
@@ -37,14 +37,20 @@ def conversion_dir(source: Source) -> Path:
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """A name to write to; the file gets `path` for its name when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A name to write to; the file gets `path` for its name when the block ends well. Raises OptionError."""
     part = path.with_suffix(f".{os.getpid()}.part")
     try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield part
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise OptionError(
+            f"nothing can be kept in the cache, {path.parent}: {error.strerror or error}; make room or give it "
+            "rights, or name another folder in the environment variable XDG_CACHE_HOME"
+        ) from None
 
 
 def _fingerprint(path: Path) -> bytes:

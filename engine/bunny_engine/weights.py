@@ -112,7 +112,7 @@ def _known_matrices(source: Source, folder: Path) -> list[str]:
     path = folder / "config.json"
     try:
         return ModelConfig(**json.loads(path.read_text("utf-8"))).matrices()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError, TypeError, WeightsError) as error:
         raise DamagedWeights(f"{path} is damaged ({error}); delete it and it is made anew") from None

@@ -153,17 +153,30 @@ def test_a_file_in_four_bits_is_known(tmp_path: Path, tiny: tiny_models.TinyMode
     assert not has_four_bits(Source("tiny", tiny.folder, "hf"))
 
 
-@pytest.mark.parametrize("named", ["no-such-compiler", "false", ""])
+@pytest.mark.parametrize(
+    "named", ["no-such-compiler", "false", "true", '"cc', "", pytest.param("cc -E", marks=needs_compiler)]
+)
 def test_without_a_compiler_the_error_names_the_way_out(
     tiny: tiny_models.TinyModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str
 ) -> None:
-    """A compiler that is not there, one that fails, and none at all."""
+    """A compiler that is not there, that fails, makes nothing or no library; half a name; none at all."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", named)
     if not named:
         monkeypatch.setattr(shutil, "which", lambda command: None)
     with pytest.raises(OptionError, match="leave --compile out"):
         opened(tiny.gguf)
+    assert not list(tmp_path.rglob("*.so"))  # what is of no use is not kept for the next start
+
+
+def test_a_cache_that_takes_nothing_is_named(
+    tiny: tiny_models.TinyModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file where a folder should be, as a full or a locked disk: a sentence with the way out."""
+    (tmp_path / "cache").write_text("no folder", "utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(OptionError, match=r"nothing can be kept in the cache.*XDG_CACHE_HOME"):
+        opened(tiny.gguf, compiled=False)
 
 
 @needs_compiler

@@ -26,7 +26,11 @@ _WAY_OUT = (
 
 def compiler() -> list[str]:
     """The command of a C compiler: what CC says, else the first that is there. Raises OptionError."""
-    named = shlex.split(os.environ.get("CC", ""))
+    said = os.environ.get("CC", "")
+    try:
+        named = shlex.split(said)
+    except ValueError as error:
+        raise OptionError(f"--compile: the environment variable CC is {said!r} ({error}): {_WAY_OUT}") from None
     for command in [named] if named else [["cc"], ["gcc"], ["clang"]]:
         if found := shutil.which(command[0]):
             return [found, *command[1:]]
@@ -46,19 +50,31 @@ def library(progress: Callable[[str], None] | None = None) -> ctypes.CDLL:
         begun = time.monotonic()
         with written(path) as part:
             made = _run([*command, str(source), "-o", str(part), "-lm"])
-            if made.returncode:
-                said = (made.stderr.strip() or "no reason given").splitlines()[0]
-                raise OptionError(f"--compile: {command[0]} failed: {said}; {_WAY_OUT}")
+            if made.returncode or not part.is_file():
+                raise OptionError(f"--compile: {shlex.join(compiler())} failed: {_reason(made)}; {_WAY_OUT}")
+            _loaded(part)  # what cannot be loaded is not kept
         if progress:
             progress(f"compiled the decode step in {time.monotonic() - begun:.1f} s, once: {path}")
-    try:
-        made_of = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise OptionError(
-            f"--compile: {path} cannot be loaded ({error}); delete it and it is made anew"
-        ) from None
+    made_of = _loaded(path)
     made_of.step.restype, made_of.work_floats.restype = None, ctypes.c_long
     return made_of
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise OptionError(
+            f"--compile: what {shlex.join(compiler())} made cannot be loaded ({error}). If the compiler is not "
+            f"to blame, {path} is damaged (delete it and it is made anew) or lies on a disk that runs nothing "
+            f"(name another in XDG_CACHE_HOME). Or {_WAY_OUT}"
+        ) from None
+
+
+def _reason(made: subprocess.CompletedProcess[str]) -> str:
+    """The compiler's first complaint, past the lines that say only where it was."""
+    lines = made.stderr.strip().splitlines() or ["it gave no reason and made no file"]
+    return next((line for line in lines if "error:" in line), lines[0])
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
