@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["attend_chunk", "attend_one", "attend_places", "attend_window", "log_mass", "merge", "partial"]
+__all__ = ["attend_chunk", "attend_one", "attend_places", "attend_window", "merge", "partial"]
 
 Partial = tuple[Tensor, Tensor]  # output [heads, rows, head_dim] and log-sum-exp [heads, rows], float32
 
@@ -80,12 +80,6 @@ def attend_places(q: Tensor, k: Tensor, v: Tensor, places: Tensor, stop: int, wi
     k, v = (each.repeat_interleave(heads // len(k), 0)[None] for each in (k, v))
     out = F.scaled_dot_product_attention(q.transpose(0, 1)[None], k, v, attn_mask=seen)
     return out[0].transpose(0, 1).reshape(n, heads * dh)
-
-
-def log_mass(q: Tensor, k: Tensor) -> Tensor:
-    """Log-sum-exp of the scores of q [heads, n, dh] over k [heads, m, dh]: float32, [heads, n]."""
-    scores = torch.bmm(q, k.transpose(1, 2)).float().mul(q.shape[-1] ** -0.5)
-    return scores.logsumexp(-1)
 
 
 def merge(a: Partial, b: Partial) -> Partial:

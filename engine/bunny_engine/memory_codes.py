@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bunny_engine.packing import Along, group_of
+from bunny_engine.packing import Along, Parts, group_of
 
 __all__ = ["Codes", "encode", "paired", "unpaired"]
 
@@ -45,7 +45,7 @@ def bands_of(bits: int, channels: int, along: Along) -> Bands:
 
 
 @dataclass(frozen=True, slots=True)
-class Codes:
+class Codes(Parts):
     """Numbers of [layers, heads, tokens, channels], or of one layer, in `bits` each on average."""
 
     planes: tuple[Tensor, ...]  # uint8, neighbours share a byte: the widest parts first; or float16
@@ -54,26 +54,6 @@ class Codes:
     bits: int
     along: Along
     channels: int
-
-    @property
-    def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.tensors)
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return (*self.planes, self.scale, self.low)
-
-    def part(self, layer: int) -> Codes:
-        """A view of one layer."""
-        return self._over([tensor[layer] for tensor in self.tensors])
-
-    def to(self, device: torch.device) -> Codes:
-        """On another device; from pinned memory the copy does not wait."""
-        return self._over([tensor.to(device, non_blocking=True) for tensor in self.tensors])
-
-    def pinned(self) -> Codes:
-        """A copy in page-locked host memory, which a device reads while it computes."""
-        return self._over([tensor.cpu().pin_memory() for tensor in self.tensors])
 
     def beside(self, others: Sequence[Codes]) -> Codes:
         """One layer of these tokens and of the others' behind them, in one piece."""
@@ -121,10 +101,6 @@ class Codes:
             for group in range(len(scale))
         ]
         return sums[0] if len(sums) == 1 else torch.cat(sums, dim=-1)
-
-    def _over(self, tensors: Sequence[Tensor]) -> Codes:
-        *planes, scale, low = tensors
-        return Codes(tuple(planes), scale, low, self.bits, self.along, self.channels)
 
 
 def encode(x: Tensor, bits: int, along: Along) -> Codes:

@@ -8,13 +8,13 @@ scale and a least value in float16: half a bit a number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-__all__ = ["BITS", "Along", "Packed", "group_of", "pack", "packed_bytes"]
+__all__ = ["BITS", "Along", "Packed", "Parts", "group_of", "pack", "packed_bytes"]
 
 BITS = (3, 4, 8, 16)
 Along = Literal["tokens", "channels"]
@@ -22,15 +22,13 @@ _GROUP = 64
 _PLANES = {8: (8,), 6: (4, 2), 4: (4,), 3: (2, 1)}  # how a code is split so that each part fills whole bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Numbers of [layers, heads, tokens, channels], or of one layer, in `bits` each."""
+class Parts:
+    """What numbers in few bits are made of, taken, moved and copied together."""
 
-    planes: tuple[Tensor, ...]  # uint8, the channels of one byte lie a fraction of the row apart; or float16
-    scale: Tensor  # float16, one a group; none at 16 bits
+    __slots__ = ()
+    planes: tuple[Tensor, ...]
+    scale: Tensor
     low: Tensor
-    bits: int
-    along: Along
 
     @property
     def nbytes(self) -> int:
@@ -40,21 +38,32 @@ class Packed:
     def tensors(self) -> tuple[Tensor, ...]:
         return (*self.planes, self.scale, self.low)
 
-    def part(self, layer: int) -> Packed:
+    def part(self, layer: int) -> Self:
         """A view of one layer."""
         return self._over([tensor[layer] for tensor in self.tensors])
 
-    def to(self, device: torch.device) -> Packed:
+    def to(self, device: torch.device) -> Self:
         """On another device; from pinned memory the copy does not wait."""
         return self._over([tensor.to(device, non_blocking=True) for tensor in self.tensors])
 
-    def pinned(self) -> Packed:
+    def pinned(self) -> Self:
         """A copy in page-locked host memory, which a device reads while it computes."""
         return self._over([tensor.cpu().pin_memory() for tensor in self.tensors])
 
-    def _over(self, tensors: Sequence[Tensor]) -> Packed:
+    def _over(self, tensors: Sequence[Tensor]) -> Self:
         *planes, scale, low = tensors
-        return Packed(tuple(planes), scale, low, self.bits, self.along)
+        return replace(self, planes=tuple(planes), scale=scale, low=low)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed(Parts):
+    """Numbers of [layers, heads, tokens, channels], or of one layer, in `bits` each."""
+
+    planes: tuple[Tensor, ...]  # uint8, the channels of one byte lie a fraction of the row apart; or float16
+    scale: Tensor  # float16, one a group; none at 16 bits
+    low: Tensor
+    bits: int
+    along: Along
 
     def numbers(self) -> Tensor:
         """The numbers, float32, in the shape that was packed."""
